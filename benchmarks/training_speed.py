@@ -356,8 +356,8 @@ def profile(engine: Engine, *, n_steps: int = 10) -> str:
     total = sum(spent for spent, _ in by_group.values())
     n_launches = sum(launches for _, launches in by_group.values())
     lines = [
-        f"Where a step of {engine.sizes.batch:,} goes ({total:.3f} ms in {n_launches} kernels; "
-        f"{engine.train(100).rate / 1e6:.2f} M centers/s)"
+        f"Where a step of {engine.sizes.batch:,} goes ({total:.3f} ms in {n_launches} kernels, many of them side by "
+        f"side; {engine.train(100).rate / 1e6:.2f} M centers/s)"
     ]
     for name, (spent, launches) in sorted(by_group.items(), key=lambda entry: -entry[1][0]):
         lines.append(f"  {name:44s} {spent:7.3f} ms {100 * spent / total:5.1f} %  {launches:4d} launches")
@@ -389,9 +389,9 @@ def measure_batches(
         print(f"{batch:8,d} {run.rate:11,.0f} {1e3 * batch / run.rate:11.3f} {peak:9.1f}", flush=True)
         if profile_to is not None and batch in (min(batches), max(batches)):
             profiles.append(profile(engine))
+            profile_to.write_text("\n\n".join(profiles) + "\n", encoding="utf-8")
         del engine
     if profile_to is not None:
-        profile_to.write_text("\n\n".join(profiles) + "\n", encoding="utf-8")
         print("\n" + "\n\n".join(profiles))
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 # The first steps compile kernels and create the optimizer's state, which cannot be captured in a CUDA graph.
 _N_PLAIN = 3
-_LARGE = 1 << 14  # elements of a parameter that has a kernel of its own to update it
 Step = tuple[
     list[Centers], int
 ]  # the centers of each shard of this process; the number of rows of all processes
@@ -91,13 +90,14 @@ def fused_loss(model: CellModel, device: torch.device) -> "FusedLoss | None":
 
 
 def table_adam(fused: "FusedLoss", optimizer: Adam) -> "TableAdam":
-    """Adam of all large parameters, for steps that read the tables of words only at the words of one draw."""
+    """Adam of the large parameters, for steps that read the tables of words only at the words of one draw."""
     from lmcells.training.kernels.adam import TableAdam
 
-    names = ("variational.context.words.weight", "prior.words.weight")
-    of_words = [fused.model.get_parameter(name) for name in names]
-    others = [each for each in fused.model.parameters() if each.numel() >= _LARGE]
-    return TableAdam(optimizer, of_words, [each for each in others if each not in set(of_words)])
+    of_words = ("variational.context.words.weight", "prior.words.weight")
+    lstm = ("variational.context.lstm.input", "variational.context.lstm.hidden")
+    others = (*lstm, "variational.metadata.weight", "prior.metadata.weight")
+    parameters = dict(fused.model.named_parameters())
+    return TableAdam(optimizer, *([parameters[name] for name in names] for names in (of_words, others)))
 
 
 class CellTask(Task[CellModel, Step]):

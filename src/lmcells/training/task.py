@@ -15,7 +15,7 @@ from torch.optim.adam import adam
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
 from lmcells.training.distributed import World
-from lmcells.training.kernels import WEIGHTS, beside, join
+from lmcells.training.kernels import TABLE, WEIGHTS, beside, join
 from lmcells.training.metrics import Progress, peak_memory, require_finite
 from lmcells.training.settings import MAY_CHANGE, LoopSettings
 
@@ -112,12 +112,15 @@ def descend(
 ) -> Tensor:
     """Clip gradients and take a step of Adam; return the norm before clipping. `tables` ends the step it has begun."""
     apart = set(tables.parameters) if tables else set()
-    device = optimizer.learning_rate
+    rate = optimizer.learning_rate
     # Without a limit, nothing but a report reads the norm, and `tables` computes that of its own gradients.
-    with nullcontext() if max_norm > 0 else beside(WEIGHTS, device):
+    with nullcontext() if max_norm > 0 else beside(WEIGHTS, rate):
         norm = clip_gradients(module, max_norm=max_norm, but=apart if max_norm == 0 else ())
-    optimizer.step(but=apart)
+    with beside(TABLE, rate) if tables else nullcontext():
+        optimizer.step(but=apart)
     norms = tables.end() if tables else None
+    if tables:
+        join(TABLE, rate)
     if max_norm == 0:
         join(WEIGHTS, norm)
         if norms is not None:

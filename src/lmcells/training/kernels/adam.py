@@ -4,6 +4,7 @@ A row that is not read has no gradient, but Adam moves it all the same, by its a
 a small step, and can be done while the step computes. Values are those of `torch.optim.Adam` up to rounding.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -16,7 +17,7 @@ from lmcells.training.kernels.lookup import Grouping
 from lmcells.training.task import BETAS, EPSILON, Adam
 
 BLOCK = 2048  # elements that a program updates at once
-N_BESIDE = 132  # programs beside a step: few, so that its kernels find room
+N_BESIDE = 264  # programs beside a step: few, so that its kernels find room
 N_PROGRAMS = 1056
 UNREAD, READ, ALL = range(3)  # which rows are updated
 
@@ -32,7 +33,6 @@ class TableAdam:
     ) -> None:
         self.optimizer, self._of_words, self._others = optimizer, of_words, others
         self.parameters = [*of_words, *others]
-        self._betas = torch.tensor(BETAS, dtype=torch.float64, device=of_words[0].device)
 
     @torch.no_grad()
     def begin(self, words: Grouping) -> None:
@@ -43,19 +43,18 @@ class TableAdam:
         with beside(ADAM, steps[0]):
             join(TABLE, words.group_of)
             torch._foreach_add_(steps, 1)
-            # (2,) float32: sums of the weights of past gradients in both averages
-            self._sums = (1 - self._betas ** steps[0]).float()
             for table in self._of_words:
                 self._update(table, UNREAD)
 
     @torch.no_grad()
     def end(self) -> Tensor:
         """Update everything else along its gradient; return norms whose norm is that of all these gradients."""
-        join(ADAM, self._sums)
-        with beside(ADAM, self._sums):
+        join(ADAM, self.optimizer.learning_rate)
+        with beside(ADAM, self.optimizer.learning_rate):
             norms = [self._update(table, ALL) for table in self._others]
         norms += [self._update(table, READ) for table in self._of_words]
         join(ADAM, norms[0])
+        del self._words
         return torch.cat(norms)
 
     def _update(self, table: nn.Parameter, part: int) -> Tensor:
@@ -64,24 +63,32 @@ class TableAdam:
         gradient = table.grad if part != UNREAD else table
         assert gradient is not None
         n_programs = min(N_BESIDE if part == UNREAD else N_PROGRAMS, triton.cdiv(table.numel(), BLOCK))
-        norms = self._sums.new_empty(n_programs)
+        norms = state["step"].new_empty(n_programs)
         _update_rows[(n_programs,)](
             table, norms, state["exp_avg"], state["exp_avg_sq"], gradient.contiguous(),
-            words.of_group if part == READ else words.group_of, words.n_groups, self._sums,
+            words.of_group if part == READ else words.group_of, words.n_groups, state["step"],
             self.optimizer.learning_rate, table.numel(), table.shape[-1], BETA1=BETAS[0], BETA2=BETAS[1],
-            EPSILON=EPSILON, PART=part, num_warps=8,
+            LOG1=math.log(BETAS[0]), LOG2=math.log(BETAS[1]), EPSILON=EPSILON, PART=part, num_warps=8,
         )  # fmt: skip
         return norms
 
 
 @triton.jit
+def _one_minus_exp(x):
+    """1 - exp(x) for x < 0, exact to 2e-6 also near 0."""
+    series = -x * (1.0 + x / 2.0 * (1.0 + x / 3.0 * (1.0 + x / 4.0)))
+    return tl.where(x > -0.03, series, 1.0 - tl.exp(x))
+
+
+@triton.jit
 def _update_rows(
-    table, norms, average, square, gradients, groups, n_groups, sums, learning_rate, n_elements, width,
-    BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr, PART: tl.constexpr,
-    BLOCK: tl.constexpr = BLOCK,
+    table, norms, average, square, gradients, groups, n_groups, step, learning_rate, n_elements, width,
+    BETA1: tl.constexpr, BETA2: tl.constexpr, LOG1: tl.constexpr, LOG2: tl.constexpr, EPSILON: tl.constexpr,
+    PART: tl.constexpr, BLOCK: tl.constexpr = BLOCK,
 ):  # fmt: skip
-    rate = tl.load(learning_rate) / tl.load(sums)
-    scale = 1.0 / tl.sqrt(tl.load(sums + 1))
+    steps = tl.load(step)
+    rate = tl.load(learning_rate) / _one_minus_exp(steps * LOG1)
+    scale = 1.0 / tl.sqrt(_one_minus_exp(steps * LOG2))
     if PART == 1:
         n_elements = tl.load(n_groups) * width
     squares = tl.zeros((BLOCK,), tl.float32)

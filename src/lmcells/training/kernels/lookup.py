@@ -61,12 +61,11 @@ def group_distinct(ids: Tensor, *, n_ids: int) -> Grouping:
     ids = ids.flatten()
     n_positions, capacity = ids.shape[0], min(n_ids, ids.shape[0])
     with beside(TABLE, ids):
-        occurs = torch.zeros(
-            n_ids + 1, dtype=torch.int32, device=ids.device
-        )  # absent positions mark the last
-        _mark[(triton.cdiv(n_positions, NUMBER_BLOCK),)](occurs, ids, n_positions, num_warps=4)
-        number = occurs[:n_ids].cumsum(dim=0, dtype=torch.int32)
-        of_group, group_of = ids.new_zeros(capacity), torch.empty_like(number)
+        zeros = torch.zeros(n_ids + capacity, dtype=torch.int32, device=ids.device)
+        occurs, of_group = zeros.split_with_sizes([n_ids, capacity])
+        _mark[(triton.cdiv(n_positions, NUMBER_BLOCK),)](occurs, ids, n_positions, n_ids, num_warps=4)
+        number = occurs.cumsum(dim=0, dtype=torch.int32)
+        group_of = torch.empty_like(number)
         _number_groups[(triton.cdiv(n_ids, NUMBER_BLOCK),)](of_group, group_of, number, n_ids, num_warps=4)
         n_groups = number[-1:]
         with beside(GROUPS, ids):
@@ -87,14 +86,11 @@ def group_distinct(ids: Tensor, *, n_ids: int) -> Grouping:
 
 
 @triton.jit
-def _mark(occurs, ids, n_positions, BLOCK: tl.constexpr = NUMBER_BLOCK):
+def _mark(occurs, ids, n_positions, n_ids, BLOCK: tl.constexpr = NUMBER_BLOCK):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n_positions
-    this = tl.load(ids + at, mask=inside, other=0)
-    is_new = inside & (
-        tl.load(occurs + this, mask=inside, other=1) == 0
-    )  # frequent words would queue to be stored
-    tl.store(occurs + this, 1, mask=is_new)
+    this = tl.load(ids + at, mask=inside, other=n_ids)
+    tl.store(occurs + this, 1, mask=this < n_ids)
 
 
 @triton.jit

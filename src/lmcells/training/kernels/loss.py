@@ -15,8 +15,16 @@ from lmcells.training.kernels.lstm import MAX_INPUT, run_lstm
 from lmcells.training.kernels.model_network import ModelDropouts, divergence_and_table, table_of
 from lmcells.training.kernels.objective import gaussian_rows, hinge
 from lmcells.training.kernels.operands import HIDDEN, NARROW, WIDTH, Dropout, narrow_autocast
-from lmcells.training.kernels.windows import TimeMajor, draw_sections, draw_windows, sections_of
+from lmcells.training.kernels.windows import (
+    TimeMajor,
+    draw_sections,
+    draw_seeds,
+    draw_windows,
+    sections_of,
+)
 from lmcells.training.sampler import Sampler
+
+N_DROPOUTS = 8
 
 
 class FusedLoss:
@@ -54,11 +62,12 @@ class FusedLoss:
         """
         config = self.model.config
         assert sampler.sections is not None
-        batch = draw_windows(sampler, chunk, positions, present=present)
-        windows = TimeMajor.of_windows(batch, config=config, counts=present)
+        of_windows, of_sections, *rest = draw_seeds(2 + N_DROPOUTS, positions.device, sampler.generator)
+        batch = draw_windows(sampler, chunk, positions, present=present, seed=of_windows)
+        windows = TimeMajor.of_windows(batch, config=config, counts=present, dropout_seeds=tuple(rest))
         with beside(TABLE, positions):
             drawn = draw_sections(
-                sampler.sections, windows.words, n_draws=config.n_section_draws, generator=sampler.generator
+                sampler.sections, windows.words, n_draws=config.n_section_draws, seed=of_sections
             )
         return windows, SectionDraws(sections=drawn, words=windows.words.of_group)
 
@@ -85,7 +94,7 @@ class FusedLoss:
         """For each row of `windows`; `sections` (groups, n) are those of its words."""
         config, device = self.model.config, sections.device
         with torch.autocast(device.type, enabled=False):
-            of_words, of_gate, *of_model = self._draw_dropouts(device)
+            of_words, of_gate, *of_model = self._dropouts(device, windows.dropout_seeds)
             dropouts, floor = ModelDropouts(*of_model), config.variance_floor
             table = table_of(self.model.prior, windows, sections, variance_floor=floor, dropouts=dropouts)
             if config.lstm_dim == HIDDEN:
@@ -106,7 +115,7 @@ class FusedLoss:
         if config.lstm_dim != HIDDEN:
             return self.model.posterior(windows).cell
         with torch.autocast(windows.center.device.type, enabled=False):
-            of_words, of_gate, *_ = self._draw_dropouts(windows.center.device)
+            of_words, of_gate, *_ = self._dropouts(windows.center.device)
             time_major = TimeMajor.of_windows(windows, config=config)
             rows = self._posterior(
                 time_major, of_words, of_gate, reader=self.model.variational.masked_span_reader
@@ -116,16 +125,15 @@ class FusedLoss:
                 join(branch, rows)
             return Gaussian(rows[:, : config.cell_dim], rows[:, config.cell_dim])
 
-    def _draw_dropouts(self, device: torch.device) -> list[Dropout | None]:
+    def _dropouts(self, device: torch.device, seeds: tuple[Tensor, ...] = ()) -> list[Dropout | None]:
         """Dropouts of words, of the gate and h_joint, and of `ModelDropouts`, with a seed each."""
-        rate, n_all = self.model.config.dropout, 8
+        rate = self.model.config.dropout
         if not self.model.training or rate == 0:
-            return [None] * n_all
-        seeds = torch.randint(-(2**31), 2**31 - 1, (n_all,), dtype=torch.int32, device=device)
+            return [None] * N_DROPOUTS
         is_hidden = (False,) * 4 + (True, False, False, True)
         return [
             Dropout(rate, seed) if self.model.config.hidden_dropout or not hidden else None
-            for seed, hidden in zip(seeds.split(1), is_hidden, strict=True)
+            for seed, hidden in zip(seeds or draw_seeds(N_DROPOUTS, device), is_hidden, strict=True)
         ]
 
     def _posterior(

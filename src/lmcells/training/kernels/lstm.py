@@ -20,11 +20,7 @@ from lmcells.training.kernels import METADATA, WEIGHTS, beside, on_branch
 from lmcells.training.kernels.operands import HIDDEN, INTERPRETED, WIDTH, exact_tanh, product_over_rows
 
 MAX_INPUT = 112  # columns of an input that are read: 64 + 32 + 16, a tile's sides being powers of two
-FORWARD_ROWS = 32  # per program
-BACKWARD_ROWS = 32
-FORWARD_WARPS = BACKWARD_WARPS = 4
-SMALL_ROWS = 16  # in batches that would leave multiprocessors idle
-SMALL_BATCH = 2048
+ROWS = 32  # per program
 PREPARED_ROWS = 8
 
 
@@ -57,10 +53,9 @@ class _Lstm(torch.autograd.Function):
         cells = torch.empty_like(states)
         gates = rows.new_empty(steps, batch, 8 * HIDDEN)
         constant = torch.addmm(bias, rows[steps], weights[1].T)  # (B, 512)
-        n_rows = SMALL_ROWS if batch <= SMALL_BATCH else FORWARD_ROWS
-        _lstm_forward[(triton.cdiv(batch, n_rows), 2)](
+        _lstm_forward[(triton.cdiv(batch, ROWS), 2)](
             states, cells, gates, rows, constant, lengths, weights, of_hidden, batch, steps,
-            INTERPRETED=INTERPRETED, ROWS=n_rows, num_warps=FORWARD_WARPS, num_stages=2,
+            INTERPRETED=INTERPRETED, num_warps=4, num_stages=2,
         )  # fmt: skip
         ctx.save_for_backward(rows, lengths, weights, of_hidden, states, cells, gates)
         ctx.width = width
@@ -71,10 +66,9 @@ class _Lstm(torch.autograd.Function):
         rows, lengths, weights, hidden, states, cells, gates = ctx.saved_tensors
         steps, batch, _ = states.shape
         d_constant = rows.new_empty(batch, 8 * HIDDEN)
-        n_rows = SMALL_ROWS if batch <= SMALL_BATCH else BACKWARD_ROWS
-        _lstm_backward[(triton.cdiv(batch, n_rows), 2)](
+        _lstm_backward[(triton.cdiv(batch, ROWS), 2)](
             gates, d_constant, cells, d_states.contiguous(), lengths, hidden, batch,
-            INTERPRETED=INTERPRETED, ROWS=n_rows, num_warps=BACKWARD_WARPS, num_stages=2,
+            INTERPRETED=INTERPRETED, num_warps=4, num_stages=2,
         )  # fmt: skip
         with beside(WEIGHTS, gates, rows, states, d_constant):
             d_weights = [product_over_rows(gates, rows[:steps]), product_over_rows(d_constant, rows[steps])]
@@ -170,7 +164,7 @@ def _gate(x_wide, x_narrow, x_rest, hidden, wide, narrow, rest, of_hidden, const
 @triton.jit
 def _lstm_forward(
     states, cells, gates, inputs, constant, lengths, weight, hidden_weight, batch, steps,
-    INTERPRETED: tl.constexpr, ROWS: tl.constexpr,
+    INTERPRETED: tl.constexpr, ROWS: tl.constexpr = ROWS,
 ):  # fmt: skip
     direction = tl.program_id(1)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -227,7 +221,7 @@ def _lstm_forward(
 @triton.jit
 def _lstm_backward(
     gates, d_constant, cells, d_states, lengths, hidden_weight, batch,
-    INTERPRETED: tl.constexpr, ROWS: tl.constexpr,
+    INTERPRETED: tl.constexpr, ROWS: tl.constexpr = ROWS,
 ):  # fmt: skip
     direction = tl.program_id(1)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)

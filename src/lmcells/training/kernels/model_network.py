@@ -156,21 +156,11 @@ class _DivergenceAndTable(torch.autograd.Function):
             partial = posterior.new_empty(N_PROGRAMS, 2 * WIDTH + 1, HIDDEN)
             with beside(SECTIONS, partial):
                 for_metadata = _project_backward(
-                    of_table.from_metadata,
-                    metadata,
-                    hidden,
-                    partial,
-                    of_rows=None,
-                    dropout=dropouts.table_metadata,
+                    of_table.from_metadata, metadata, hidden, partial, dropout=dropouts.table_metadata
                 )
                 d_metadata = sum_rows(d_center_metadata, windows.by_metadata, width=width, plus=for_metadata)
             for_words = _project_backward(
-                of_table.from_words,
-                words,
-                hidden,
-                partial,
-                of_rows=windows.words,
-                dropout=dropouts.table_words,
+                of_table.from_words, words, hidden, partial, windows.words, dropout=dropouts.table_words
             )
             d_words = sum_rows(
                 d_center_words,
@@ -342,8 +332,8 @@ def _project_backward(
     table: Tensor,
     hidden: Tensor,
     partial: Tensor,
+    of_rows: Grouping | None = None,
     *,
-    of_rows: Grouping | None,
     dropout: Dropout | None,
 ) -> Tensor:
     """The gradient of the table's rows, (N, 64) -> (N, E).

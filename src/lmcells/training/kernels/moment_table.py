@@ -34,8 +34,7 @@ from lmcells.training.kernels.operands import (
     seed_and_constants,
 )
 
-WORDS = 32  # per tile: two programs fit on a multiprocessor, and one works while the other waits
-WARPS = BACKWARD_WARPS = 4
+WORDS = 16  # per tile: several programs fit on a multiprocessor, and one works while another waits
 LINEAR_WORDS = 64
 N_PROGRAMS = 264  # of backward, each with partial sums of its own
 # Sums over words in backward: d_a2 h h'/v, d_a1' h/v, d_a2 h/v, of log v's weight, d_a1/v, d_a2/v and of log v's bias.
@@ -93,7 +92,7 @@ def moment_table(
         rows, from_words, words.of_group, words.n_groups, vectors, from_metadata, sections, hidden, hidden_bias,
         heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias, _log(variance_floor),
         words_seed, hidden_seed, vectors.shape[1], DIM=heads.mean.shape[0], DRAWS=n_draws, **constants,
-        **hidden_constants, WORDS=WORDS, num_warps=WARPS,
+        **hidden_constants, num_warps=4,
     )  # fmt: skip
     return Table(rows, from_words, from_metadata, sections, by_section, d_vectors)
 
@@ -129,7 +128,7 @@ def moment_table_backward(
     _moments_backward[(n_programs,)](
         d_words, d_hidden, weighted, precisions, partial, words.n_groups, d_rows, table.from_words, table.from_metadata,
         table.sections, heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias,
-        _log(variance_floor), seed, n_programs, DIM=dim, DRAWS=n_draws, **constants, WORDS=WORDS, num_warps=BACKWARD_WARPS,
+        _log(variance_floor), seed, n_programs, DIM=dim, DRAWS=n_draws, **constants, num_warps=4,
     )  # fmt: skip
     with beside(SECTIONS, d_hidden):
         d_metadata = sum_rows(d_hidden, table.by_section, width=HIDDEN)
@@ -169,7 +168,7 @@ def _moments_forward(
     table, from_words, of_group, n_groups, vectors, from_metadata, sections, hidden_weight, hidden_bias, weight,
     bias, v_weight, v_bias, log_floor, words_seed, hidden_seed, width, DIM: tl.constexpr, DRAWS: tl.constexpr,
     THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
-    WORDS: tl.constexpr, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
+    WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     n_words = tl.load(n_groups)
     if tl.program_id(0) * WORDS >= n_words:
@@ -220,7 +219,7 @@ def _moments_backward(
     d_words, d_hiddens, weighted, precision_sums, partial, n_groups, d_table, from_words, from_metadata,
     sections, weight, bias, v_weight, v_bias, log_floor, hidden_seed, n_programs,
     DIM: tl.constexpr, DRAWS: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
-    WORDS: tl.constexpr, SIZE: tl.constexpr = _SIZE, WIDTH: tl.constexpr = WIDTH,
+    SIZE: tl.constexpr = _SIZE, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH,
     HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     program = tl.program_id(0)

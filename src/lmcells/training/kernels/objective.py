@@ -23,6 +23,7 @@ from lmcells.training.kernels.operands import (
 from lmcells.training.kernels.windows import TimeMajor
 
 HEAD_ROWS = 32  # per program
+HINGE_STEPS = 16  # words of a row at once
 BACKWARD_ROWS = 16
 
 
@@ -111,7 +112,7 @@ class _Hinge(torch.autograd.Function):
         active = torch.empty_like(windows.context, dtype=torch.bool)
         _hinge_forward[(batch,)](
             reconstruction, d_query, active, query, table, windows.word_ids, windows.words.group_of,
-            windows.lengths, margin, batch, steps, columns, STEPS=triton.next_power_of_2(steps), num_warps=4,
+            windows.lengths, margin, batch, steps, columns, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(query, d_query, active)
         ctx.windows = windows
@@ -144,27 +145,32 @@ class _Hinge(torch.autograd.Function):
 @triton.jit
 def _hinge_forward(
     reconstruction, d_query, active, query, table, word_ids, group_of, lengths, margin, batch, steps, columns,
-    STEPS: tl.constexpr, WIDTH: tl.constexpr = WIDTH,
+    STEPS: tl.constexpr = HINGE_STEPS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     row = tl.program_id(0)
     column = tl.arange(0, WIDTH)
-    time = tl.arange(0, STEPS)
-    there = time < tl.load(lengths + row)
-    position = time * batch + row
-    word = tl.load(word_ids + position, mask=there, other=0)
-    negative = tl.load(word_ids + (steps + 1) * batch + position, mask=there, other=0)
-    word = tl.load(group_of + word, mask=there, other=0)
-    negative = tl.load(group_of + negative, mask=there, other=0)
-    mask = there[:, None] & (column < columns)[None, :]
-    difference = tl.load(table + word[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
-    difference -= tl.load(table + negative[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
     query_row = tl.load(query + row * WIDTH + column)
-    violation = margin + 0.5 * tl.sum(query_row[None, :] * difference, axis=1)  # (STEPS,)
-    violated = there & (violation > 0)
-    tl.store(active + position, violated, mask=time < steps)
-    tl.store(reconstruction + row, tl.sum(tl.where(violated, violation, 0.0), axis=0))
-    d_query_row = tl.sum(tl.where(violated[:, None], 0.5 * difference, 0.0), axis=0)
-    tl.store(d_query + row * WIDTH + column, d_query_row)
+    length = tl.load(lengths + row)
+    losses = tl.zeros((STEPS,), tl.float32)
+    d_queries = tl.zeros((STEPS, WIDTH), tl.float32)
+    for first in range(0, length, STEPS):
+        time = first + tl.arange(0, STEPS)
+        there = time < length
+        position = time * batch + row
+        word = tl.load(word_ids + position, mask=there, other=0)
+        negative = tl.load(word_ids + (steps + 1) * batch + position, mask=there, other=0)
+        word = tl.load(group_of + word, mask=there, other=0)
+        negative = tl.load(group_of + negative, mask=there, other=0)
+        mask = there[:, None] & (column < columns)[None, :]
+        difference = tl.load(table + word[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
+        difference -= tl.load(table + negative[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
+        violation = margin + 0.5 * tl.sum(query_row[None, :] * difference, axis=1)  # (STEPS,)
+        violated = there & (violation > 0)
+        tl.store(active + position, violated, mask=there)
+        losses += tl.where(violated, violation, 0.0)
+        d_queries += tl.where(violated[:, None], 0.5 * difference, 0.0)
+    tl.store(reconstruction + row, tl.sum(losses, axis=0))
+    tl.store(d_query + row * WIDTH + column, tl.sum(d_queries, axis=0))
 
 
 @triton.jit

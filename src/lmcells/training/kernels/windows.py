@@ -40,9 +40,17 @@ class TimeMajor:
     rank: Tensor  # (B,) the new position of each row of the windows
     words: Grouping  # of `word_ids`, by distinct word: its group is its row of the moment table
     by_metadata: Grouping
+    dropout_seeds: tuple[Tensor, ...] = ()  # drawn with the windows; otherwise the loss draws its own
 
     @classmethod
-    def of_windows(cls, windows: Windows, *, config: ModelConfig, counts: Tensor | None = None) -> Self:
+    def of_windows(
+        cls,
+        windows: Windows,
+        *,
+        config: ModelConfig,
+        counts: Tensor | None = None,
+        dropout_seeds: tuple[Tensor, ...] = (),
+    ) -> Self:
         """Rearrange windows, or a batch with its negatives; rows that do not count must have no context."""
         batch, steps = windows.context.shape
         device, center = windows.center.device, windows.center
@@ -87,6 +95,7 @@ class TimeMajor:
             rank=rank,
             words=words,
             by_metadata=by_metadata,
+            dropout_seeds=dropout_seeds,
         )
 
     @property
@@ -168,11 +177,15 @@ def _lay_out(
     tl.store(counts + row, counted, mask=inside)
 
 
-def _draw_seed(generator: torch.Generator) -> Tensor:
-    return torch.randint(2**31 - 1, (1,), generator=generator, device=generator.device, dtype=torch.int32)
+def draw_seeds(n: int, device: torch.device, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+    """Seeds of as many kernels, (1,) int32 each."""
+    seeds = torch.randint(2**31 - 1, (n,), generator=generator, device=device, dtype=torch.int32)
+    return tuple(seeds.split(1))
 
 
-def draw_windows(sampler: Sampler, chunk: Chunk, positions: Tensor, *, present: Tensor) -> Batch:
+def draw_windows(
+    sampler: Sampler, chunk: Chunk, positions: Tensor, *, present: Tensor, seed: Tensor
+) -> Batch:
     """`sampler.batch` for an lmc: the batch with the centers at `positions` (B,), `present` (B,) bool."""
     config, alias = sampler.config, sampler.negatives
     assert sampler.segment_metadata is not None
@@ -184,7 +197,7 @@ def draw_windows(sampler: Sampler, chunk: Chunk, positions: Tensor, *, present: 
     _draw_windows[(triton.cdiv(n_rows, DRAWN_ROWS),)](
         context, context_mask, negatives, center, center_mask, metadata, chunk.tokens, chunk.segments,
         sampler.segment_metadata, alias.threshold, alias.alias, positions, present,
-        _draw_seed(sampler.generator), n_rows, len(chunk), alias.alias.shape[0], config.window,
+        seed, n_rows, len(chunk), alias.alias.shape[0], config.window,
         config.context_mask_rate, config.center_mask_rate, COLUMNS=triton.next_power_of_2(steps), num_warps=4,
     )  # fmt: skip
     return Batch(
@@ -236,16 +249,14 @@ def _draw_windows(
     tl.store(negatives + at, negative, mask=mask)
 
 
-def draw_sections(
-    sections: OccurrenceSections, words: Grouping, *, n_draws: int, generator: torch.Generator
-) -> Tensor:
+def draw_sections(sections: OccurrenceSections, words: Grouping, *, n_draws: int, seed: Tensor) -> Tensor:
     """Sections of each group's word: -> (groups, n) int32, `n_metadata` in groups that do not exist."""
     assert words.of_group is not None
     drawn = words.of_group.new_empty(words.capacity, n_draws)
     rate = sections.uniform_rate
     _draw_sections[(triton.cdiv(words.capacity, DRAWN_WORDS),)](
         drawn, words.of_group, words.n_groups, sections.sections, sections.offsets, sections.sizes,
-        sections.sizes if rate is None else rate, _draw_seed(generator), words.capacity, sections.n_metadata,
+        sections.sizes if rate is None else rate, seed, words.capacity, sections.n_metadata,
         HAS_RATE=rate is not None, DRAWS=n_draws, COLUMNS=triton.next_power_of_2(n_draws), num_warps=4,
     )  # fmt: skip
     return drawn
