@@ -5,7 +5,6 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,25 +40,24 @@ def _add_sections(parser: argparse.ArgumentParser) -> None:
 def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     if options.section is not None:
         found = sections.nearest_sections(model, options.section, n=options.top)
-        figure = views.draw(options, "figures.draw_nearest_sections", found)
-        return found, figure, partial(_print_nearest_sections, found)
+        yield found, views.draw(options, "figures.draw_nearest_sections", found)
+        _print_nearest_sections(found)
+        return
     how = {"network": options.network, "n_clusters": options.clusters, "n_sections": options.sections}
     clusters = sections.cluster_sections(model, **how)
     shared = sections.shared_neighbors(model, n_sections=options.sections)
     data: dict[str, Any] = {"shared_neighbors": shared, "network": options.network, "clusters": clusters}
-    if not (options.json or options.output):
-        return data, None, partial(_print_clusters, data, options.top)
-    mapped = sections.map_sections(model, **how)
-    figure = views.draw(options, "point_figures.draw_section_map", mapped)
-
-    def print_view() -> None:
-        _print_clusters(data, options.top)
+    figure = None
+    if options.json or options.output:
+        data["map"] = mapped = sections.map_sections(model, **how)
+        figure = views.draw(options, "point_figures.draw_section_map", mapped)
+    yield data, figure
+    _print_clusters(data, options.top)
+    if figure is not None:
         print(
             f"{options.output}: {len(figure.axes[0].texts)} of {len(mapped.sections)} sections named, the others had "
             f"no room; trustworthiness {mapped.trustworthiness:.2f}."
         )
-
-    return {**data, "map": mapped}, figure, print_view
 
 
 def _print_nearest_sections(found: Row) -> None:
@@ -110,19 +108,12 @@ def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> views.
     summary, alone = gate.summarise_gate(ranker, examples), gate.weigh_alone(ranker)
     checks = gate.check_gate(examples, summary, alone)
     shown = gate.spread(examples, n=options.examples)
-
-    def print_view() -> None:
-        _print_summary(summary, n_shown=options.top)
-        _print_checks(checks)
-        _print_examples(shown)
-
-    data = {
-        "summary": summary,
-        "checks": checks,
-        "examples": list(map(asdict, shown)),
-        "sections_alone": alone,
-    }
-    return data, views.draw(options, "figures.draw_gate", summary, checks, alone), print_view
+    data = {"summary": summary, "checks": checks, "examples": list(map(asdict, shown))}
+    data["sections_alone"] = alone
+    yield data, views.draw(options, "figures.draw_gate", summary, checks, alone)
+    _print_summary(summary, n_shown=options.top)
+    _print_checks(checks)
+    _print_examples(shown)
 
 
 def _occurrences(
@@ -130,17 +121,11 @@ def _occurrences(
 ) -> Iterator[gate.Occurrence]:
     if options.dataset is not None:
         examples = read_dataset(options.dataset, report=report)
-        if options.inventory is None:  # any short form has a gate
-            return gate.occurrences_of(examples)
-        return gate.occurrences_of(each for each in examples if each.short_form in inventory)
-    reading = {"sections": options.sections, "header_rules": options.header_rules}
-    return gate.occurrences_in(_notes(options, report), inventory, **reading)
-
-
-def _notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
-    if options.text is not None:
-        yield Note("text", options.text)
-    yield from note_files(options).read(report)
+        is_any = options.inventory is None  # any short form has a gate
+        return gate.occurrences_of(each for each in examples if is_any or each.short_form in inventory)
+    notes = note_files(options).read(report) if options.text is None else [Note("text", options.text)]
+    how = {"sections": options.sections, "header_rules": options.header_rules}
+    return gate.occurrences_in(notes, inventory, **how)
 
 
 def _print_summary(summary: Row, *, n_shown: int) -> None:
@@ -214,13 +199,7 @@ def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) 
     calibration = calibration_of(model, ranking=options.ranking)
     how = {"text": options.text, "steps": options.steps, "calibration": calibration}
     paths = [interpolate(ranker, options.short_form, section=each, **how) for each in options.section]
-
-    figure = views.draw(options, "figures.draw_interpolation", paths)
-    return {"paths": paths}, figure, partial(_print_paths, paths)
-
-
-def _print_paths(paths: Sequence[Row]) -> None:
-    """Print the probabilities at a few of the steps, at the learnt weight, and without a section."""
+    yield {"paths": paths}, views.draw(options, "figures.draw_interpolation", paths)
     for path in paths:
         words = f"{path.n_words or 'no'} words around it"
         weight = f"the gate gives the section {path.learnt_weight:.2f}"

@@ -1,10 +1,10 @@
 """What the views of `lmcells inspect` share: options, opening models, and showing a result.
 
-A view looks at a model and returns its data, a figure or None, and a function that prints the table.
+A view is a generator: it looks at a model, yields its data and a figure or None, and then prints the table.
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
@@ -19,7 +19,7 @@ from lmcells.expansion.ranking import PosteriorRanker, Ranking
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
 
-Seen = tuple[Mapping[str, Any], Any, Callable[[], None]]
+Seen = Iterator[tuple[Mapping[str, Any], Any]]
 
 _FIGURES = (".svg", ".pdf", ".png")
 
@@ -64,7 +64,8 @@ def view(
             found = f"found the extension {output.suffix!r}" if output.suffix else "found no extension"
             raise InputError(f"--output {output}: {found}, allowed: {', '.join(_FIGURES)}.")
         model = PretrainedModel.from_pretrained(model_folder(options.model))
-        data, figure, print_view = look(options, model)
+        view = look(options, model)
+        data, figure = next(view)
         if figure is not None:
             from lmcells.figure_style import save_as
 
@@ -76,7 +77,7 @@ def view(
         if options.json:
             print_json({"model": str(model.folder), **data})
         else:
-            print_view()
+            next(view, None)  # prints the table
 
     return Command(help_, add_arguments, run)
 
