@@ -26,10 +26,11 @@ from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write
-from lmcells.integrations.annotate import OnProgress, ShardJob, begun_plan, make_plan, open_parts, report_of
+from lmcells.integrations.annotate import OnProgress, Progress, ShardJob
 from lmcells.integrations.rows import NoteFiles, csv_text
 from lmcells.integrations.shards import SHARD_NOTES, Task, find_engine, shared_expander
 from lmcells.notes.note import Note, Section
+from lmcells.notes.readers import ReadReport
 from lmcells.notes.section_styles import section_finder
 from lmcells.notes.sections import find_alias, load_aliases, upper_name
 from lmcells.notes.tokens import MARK, is_in_capitals
@@ -85,24 +86,23 @@ def audit(
         on_progress: Called with the progress of the job.
     """
     settings = expander or ExpanderSettings()
-    rows = f"audit, examples: {with_context}"
-    plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
-    if resume and (done := report_of(output / "report.json", plan)) and done.get("min_count") == min_count:
+    kind = f"audit, examples: {with_context}"
+    job = ShardJob(notes, output, settings, rows=kind, shard_notes=shard_notes, resume=resume)
+    if resume and (done := job.report_in(output / "report.json")) and done.get("min_count") == min_count:
         return done
     findings = _Findings(shared_expander(settings).inventory)
     failed: Counter[str] = Counter()
-    with open_parts(output, plan, begun_plan(output) if resume else None):
-        job = ShardJob(notes, output, on_progress)
-        run = find_engine("local", workers=workers)
-        job.run(AuditTask(settings, with_context), run, n_notes=shard_notes)
-        for counts, rows_of_shard in job.results():
+    run, reading = find_engine("local", workers=workers), ReadReport()
+    with job.open_parts():
+        job.run(AuditTask(settings, with_context), run, reading, Progress(notes, on_progress))
+        for counts, rows in job.results():
             failed.update(reason for _, reason in counts["failed"])
-            for line in rows_of_shard.split(b"\n")[:-1]:
+            for line in rows.split(b"\n")[:-1]:
                 findings.add(json.loads(line))
-        report = {**job.reading.to_dict(), "failed": dict(failed), "min_count": min_count}
+        report = {**reading.to_dict(), "failed": dict(failed), "min_count": min_count}
         if not report["n_read"]:
             raise InputError("no note could be read. Check the path and --format.")
-        return _write(findings, output, report, plan)
+        return _write(findings, output, report, job.plan)
 
 
 @dataclass(slots=True)
