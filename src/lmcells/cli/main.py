@@ -17,16 +17,12 @@ import lmcells
 from lmcells.cli.arguments import Command, add_command, refuse_existing_outputs
 from lmcells.errors import LmcellsError
 
-# Each command, and the module of `lmcells.cli` that has it in its `COMMANDS`.
-_ELSEWHERE = {"audit": "annotate", "export": "annotate", "review": "serve", "calibrate": "evaluate"}
-_ELSEWHERE |= {"pack": "info", "unpack": "info"}
-COMMANDS = {
-    name: _ELSEWHERE.get(name, name)
-    for name in (
-        "expand annotate audit export serve review inventory prepare train calibrate dataset evaluate reproduce "
-        "inspect info pack unpack completion"
-    ).split()
-}
+# Each command, and the module of `lmcells.cli` that has it in its `COMMANDS`, if that has another name.
+_NAMES = (
+    "expand annotate audit:annotate export:annotate serve review:serve inventory prepare train calibrate:evaluate "
+    "dataset evaluate reproduce inspect info pack:info unpack:info completion"
+)
+COMMANDS = {name: module or name for name, _, module in (each.partition(":") for each in _NAMES.split())}
 BAD_INPUT = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as if by SIGPIPE
