@@ -130,8 +130,10 @@ def render(text: str, expansions: Sequence[Expansion], *, width: int = 100, colo
         lines += ["", paint(_clean(section or "no section"), _BOLD if section else _DIM)]
         for expansion, name in group:
             written = _clean(text[expansion.start : expansion.end])
+            certainty = "-" if expansion.probability is None else f"{expansion.probability:.0%}"
+            certainty = "def." if expansion.source == "definition" else certainty
             opening = f"  {paint(f'{written:<{written_width}}', _color(expansion))}  {name:<{name_width}}  "
-            opening += f"{_certainty(expansion):>5}"
+            opening += f"{certainty:>5}"
             # Alternatives stand in a column of their own, or below the names where those take its space.
             indent = short_indent = len(f"  {written:<{written_width}}  ")
             if len(name) <= name_width and indent + name_width + 8 <= width // 2 + 20:
@@ -149,12 +151,6 @@ def _name(expansion: Expansion, text: str) -> str:
     written = text[expansion.start : expansion.end]
     best = expansion.candidates[0].long_form if expansion.candidates else written
     return f"? {_clean(best)} ({(expansion.abstained or '').replace('_', ' ')})"
-
-
-def _certainty(expansion: Expansion) -> str:
-    if expansion.source == "definition":
-        return "def."
-    return f"{expansion.probability:.0%}" if expansion.probability is not None else "-"
 
 
 def _alternatives(expansion: Expansion) -> str:
