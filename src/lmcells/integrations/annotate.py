@@ -65,17 +65,10 @@ def annotate(
     Neither the engine, nor the number of workers, nor stopping and resuming changes the file by a byte. A job that is
     already done is not done again: its counts are returned.
 
-    Args:
-        notes: The files to read.
-        output: The file to write: `.jsonl`, `.csv` or `.parquet`. A stream gets JSON lines as the notes are read.
-        expander: The model, inventory and threshold; by default the shipped ones.
-        omop: Write rows of OMOP's NOTE_NLP instead of our own, by these options.
-        engine: `local`, `ray` or `spark`.
-        workers: The number of processes or actors, each of which loads the model.
-        shard_notes: Notes per shard, the unit of work that survives when the job is stopped.
-        resume: Continue a job that was stopped.
-        overwrite: Replace a file that another job wrote.
-        on_progress: Called with the progress of the job.
+    The suffix of `output` is its format: `.jsonl`, `.csv` or `.parquet`; a stream gets JSON lines as the notes are read.
+    `omop` writes rows of OMOP's NOTE_NLP instead of our own. `engine` is `local`, `ray` or `spark`, with so many
+    `workers`, each of which loads the model; a shard of `shard_notes` is the unit of work that survives when the job is
+    stopped. `overwrite` replaces a file that another job wrote.
     """
     for name, value in {"--workers": workers, "--shard-notes": shard_notes}.items():
         if value < 1:

@@ -72,18 +72,9 @@ def audit(
     resume: bool = False,
     on_progress: OnProgress = lambda *_: None,
 ) -> dict[str, Any]:
-    """Read all notes and write the folder; -> its counts.
+    """Read all notes and write the folder; -> its counts. What is in `min_count` notes or more is listed.
 
-    Args:
-        notes: The files to read.
-        output: The folder to write.
-        expander: The model, inventory and header rules; by default the shipped ones.
-        min_count: The number of notes with an item for it to be listed.
-        with_context: Also write an example of each item, which is text of a note.
-        workers: The number of processes, each of which loads the model.
-        shard_notes: Notes per shard, the unit of work that survives when the job is stopped.
-        resume: Continue a job that was stopped.
-        on_progress: Called with the progress of the job.
+    `with_context` also writes an example of each item, which is text of a note. The rest is as in `annotate`.
     """
     settings = expander or ExpanderSettings()
     kind = f"audit, examples: {with_context}"
