@@ -237,7 +237,6 @@ def _add_link(parser: argparse.ArgumentParser) -> None:
 
 
 def _link(options: argparse.Namespace) -> None:
-    """Fill concept ids by the names of concepts, and report what was ambiguous."""
     if not (options.concepts or options.umls):
         raise InputError("no table of concepts was given. Give --concepts CONCEPT.csv or --umls MRCONSO.RRF.")
     _require_suffix(options.output)

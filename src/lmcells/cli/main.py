@@ -55,7 +55,6 @@ def build_parser(names: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentPar
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Only the command that is asked for: importing all of them takes longer than expanding a note.
     names = [name for name in given[:1] if name in COMMANDS] or tuple(COMMANDS)

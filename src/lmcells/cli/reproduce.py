@@ -25,7 +25,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    """Run the steps that are not done, print a line for each, and say what is left."""
     # A large part of the package: the command line starts without it.
     from lmcells.evaluation.reproduce import Workspace, execute, load_protocol, plan_steps
 

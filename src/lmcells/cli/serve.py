@@ -84,7 +84,6 @@ def _serve(options: argparse.Namespace) -> None:
 
 
 def _add_review(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `lmcells serve`, and its own."""
     add = adder(parser)
     add("notes NOTES", "files or folders of notes to add to the queue", nargs="*", type=Path)
     add("--reviewer NAME", "name of the reviewer (%(default)s)", default=_user())
@@ -96,7 +95,6 @@ def _add_review(parser: argparse.ArgumentParser) -> None:
 
 
 def _review(options: argparse.Namespace) -> None:
-    """Add the notes, then serve the page until a signal ends it; or export."""
     if options.reviews is None:
         raise InputError("give --reviews FILE, where decisions are kept. It is made if it does not exist.")
     if options.export and not Path(options.reviews).exists():

@@ -65,7 +65,7 @@ def annotate(
     Neither the engine, nor the number of workers, nor stopping and resuming changes the file by a byte. A job that is
     already done is not done again: its counts are returned.
 
-    The suffix of `output` is its format: `.jsonl`, `.csv` or `.parquet`; a stream gets JSON lines as the notes are read.
+    The suffix of `output` is its format: `.jsonl`, `.csv` or `.parquet`; a stream gets JSON lines at once.
     `omop` writes rows of OMOP's NOTE_NLP instead of our own. `engine` is `local`, `ray` or `spark`, with so many
     `workers`, each of which loads the model; a shard of `shard_notes` is the unit of work that survives when the job is
     stopped. `overwrite` replaces a file that another job wrote.

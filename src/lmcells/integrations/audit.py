@@ -119,7 +119,6 @@ class AuditTask(Task):
     with_context: bool = True
 
     def rows(self, expanded: Sequence[tuple[Note, Sequence[Expansion]]]) -> Iterator[list[Any]]:
-        """Yield a row for each item."""
         expander = shared_expander(self.expander)
         count = _ShardCounts(expander.inventory, self.expander, with_context=self.with_context)
         for note, expansions in expanded:
@@ -207,7 +206,6 @@ class _ShardCounts:
         return " ".join(" ".join(words[first:last]).split())
 
     def rows(self) -> Iterator[list[Any]]:
-        """Yield all counts as plain data."""
         for (kind, name), item in self._items.items():
             if kind == "unknown" and name.isupper() and self._in_lower_case[name.lower()] > item.n:
                 continue  # an emphasised word
@@ -242,7 +240,6 @@ class _Findings:
         return sorted(found, key=lambda pair: (-pair[1].n_notes, -pair[1].n, pair[0]))
 
     def tables(self, min_count: int) -> dict[str, list[Row]]:
-        """Return the rows of each table, most frequent first."""
         found = {
             "unknown_short_forms": self._unknown(min_count),
             "unsure_short_forms": self._unsure(min_count),
@@ -262,7 +259,6 @@ class _Findings:
             yield name, item.n_notes, item.n, by_notes, by_letters, item.example
 
     def _unsure(self, min_count: int) -> Iterator[tuple[Any, ...]]:
-        """Yield the short forms with unsure answers, with the most likely senses."""
         known = self._items.get("known", {})
         for name, item in self.items("unsure", min_count):
             likeliest = "; ".join(f"{long_form} {n}" for long_form, n in item.readings.most_common(4))
