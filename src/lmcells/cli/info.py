@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.cli.arguments import Command, add_json, add_output, adder
+from lmcells.cli.arguments import Command, Options
 from lmcells.cli.terminal import Table, flat_rows, print_result
 from lmcells.corpus import Corpus
 from lmcells.corpus.corpus import FORMAT as CORPUS
@@ -130,23 +130,22 @@ def _unpack(options: argparse.Namespace) -> None:
     print_result(options, {"corpus": str(corpus.folder), **corpus.manifest.to_dict()}, _corpus_tables(corpus))
 
 
-def _add_info(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_info(add: Options) -> None:
     add("path FOLDER", "a corpus, a model, or default: the shipped model", type=Path)
     add("--verify", "compare the checksum of every file")
-    add_json(parser)
+    add.json()
 
 
-def _add_pack(parser: argparse.ArgumentParser) -> None:
-    adder(parser)("corpus CORPUS", "corpus folder", type=Path)
-    add_output(parser, "FILE", "file to write", replaces="a file")
-    add_json(parser)
+def _add_pack(add: Options) -> None:
+    add("corpus CORPUS", "corpus folder", type=Path)
+    add.output("FILE", "file to write", replaces="a file")
+    add.json()
 
 
-def _add_unpack(parser: argparse.ArgumentParser) -> None:
-    adder(parser)("packed FILE", "file written by `lmcells pack`", type=Path)
-    add_output(parser, "CORPUS", "folder to write", replaces="a corpus")
-    add_json(parser)
+def _add_unpack(add: Options) -> None:
+    add("packed FILE", "file written by `lmcells pack`", type=Path)
+    add.output("CORPUS", "folder to write", replaces="a corpus")
+    add.json()
 
 
 _INFO = """\

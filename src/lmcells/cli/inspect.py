@@ -14,7 +14,7 @@ from lmcells.analysis import Row, gate, sections
 from lmcells.analysis.interpolation import STEPS, interpolate
 from lmcells.analysis.statistics import with_interval
 from lmcells.cli import inspect_view as views
-from lmcells.cli.arguments import add_reading, adder, at_least, command_group, note_files
+from lmcells.cli.arguments import Options, at_least, command_group, note_files
 from lmcells.cli.inspect_words import MIXTURES, NEIGHBORS, SENSES, UNCERTAINTY, VECTORS
 from lmcells.cli.terminal import print_columns, print_rows
 from lmcells.errors import InputError
@@ -26,11 +26,10 @@ from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 
 
-def _add_sections(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_sections(add: Options) -> None:
     add("section NAME", "a section that the model knows", nargs="?")
     add("--top N", "list N nearest sections, or sections of each cluster", number=10)
-    add = adder(parser.add_argument_group("all sections"))
+    add = add.group("all sections")
     add("--clusters N", f"how many clusters ({sections.N_CLUSTERS}, or fewer sections)", type=at_least(1))
     add("--sections N", "how many sections, those with the most words", number=200)
     networks = "variational: embeddings that gate and attention read; prior: those of the model network"
@@ -81,8 +80,7 @@ def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
     print(f"The two networks have {shared:.1f} of a section's 10 nearest sections in common, on average.")
 
 
-def _add_gate(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_gate(add: Options) -> None:
     add("notes NOTES", "file or folder of notes", nargs="*", type=Path)
     add("--dataset DATASET", "JSON lines that `lmcells dataset` wrote, instead of notes", type=Path)
     add("--text TEXT", "one note, instead of files")
@@ -90,7 +88,7 @@ def _add_gate(parser: argparse.ArgumentParser) -> None:
     text = "show N short forms with the words around them, from the least weight to the most"
     add("--examples N", text, number=8, least=0)
     views.add_ranker(add)
-    add_reading(parser)
+    add.reading()
 
 
 def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
@@ -183,8 +181,7 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _add_interpolation(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_interpolation(add: Options) -> None:
     add("short_form SHORT_FORM", "a short form of the inventory")
     add("--section NAME", "the section; may be given several times", required=True, action="append")
     add("--text TEXT", "a text that contains the short form (none: no words around it)")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from lmcells.analysis.interpolation import section_ranker
-from lmcells.cli.arguments import Command, add_overwrite, adder, at_least
+from lmcells.cli.arguments import Command, Options, at_least
 from lmcells.cli.terminal import print_json
 from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion import SenseInventory, load_inventory
@@ -24,39 +24,39 @@ Seen = Iterator[tuple[Mapping[str, Any], Any]]
 _FIGURES = (".svg", ".pdf", ".png")
 
 
-def add_min_count(add: Callable[..., None]) -> None:
+def add_min_count(add: Options) -> None:
     text = "only words seen N times or more in training (the 10,000 most frequent)"
     add("--min-count N", text, type=at_least(1))
 
 
-def add_inventory(add: Callable[..., None]) -> None:
+def add_inventory(add: Options) -> None:
     add("--inventory FILE", "short forms and their long forms, JSON or CSV (the shipped ones)", type=Path)
 
 
-def add_ranker(add: Callable[..., None]) -> None:
+def add_ranker(add: Options) -> None:
     add_inventory(add)
     ways = "masked-span: by what fits where the short form is masked; divergence: the paper's; "
     ways += "auto: masked-span if the model supports it"
     add("--ranking", ways, choices=get_args(Ranking), default="auto")
 
 
-def add_model(add: Callable[..., None]) -> None:
+def add_model(add: Options) -> None:
     add("--model MODEL", "model folder, or default (the shipped model)", default=DEFAULT)
     add("--json", "print the data as JSON, not as a table")
 
 
 def view(
     help_: str,
-    add_options: Callable[[argparse.ArgumentParser], None],
+    add_options: Callable[[Options], None],
     look: Callable[[argparse.Namespace, PretrainedModel], Seen],
 ) -> Command:
     """A command that looks at a model, writes the figure of --output, and prints the data as JSON or as a table."""
 
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        add_options(parser)
-        add_model(adder(parser))
-        adder(parser)("--output FILE", f"also write a figure ({', '.join(_FIGURES)})", type=Path)
-        add_overwrite(parser, replaces="a figure")
+    def add_all(add: Options) -> None:
+        add_options(add)
+        add_model(add)
+        add("--output FILE", f"also write a figure ({', '.join(_FIGURES)})", type=Path)
+        add.overwrite(replaces="a figure")
 
     def run(options: argparse.Namespace) -> None:
         output = options.output
@@ -79,7 +79,7 @@ def view(
         else:
             next(view, None)  # prints the table
 
-    return Command(help_, add_arguments, run)
+    return Command(help_, add_all, run)
 
 
 def open_inventory(options: argparse.Namespace) -> SenseInventory:

@@ -16,14 +16,13 @@ from lmcells.analysis.statistics import N_RESAMPLES, with_interval
 from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, word_variances
 from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors
 from lmcells.cli import inspect_view as views
-from lmcells.cli.arguments import Command, add_overwrite, adder, picked
+from lmcells.cli.arguments import Command, Options, picked
 from lmcells.cli.terminal import print_columns, print_result, print_rows, table
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
 
 
-def _add_neighbors(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_neighbors(add: Options) -> None:
     add("word WORD", "a word that the model knows")
     add("--section NAME", f'the section it is in, or "{NULL_SECTION}" (its average over sections)')
     text = "the other words' cells: under the same section, or expected over their own sections"
@@ -47,8 +46,7 @@ def _look_at_neighbors(options: argparse.Namespace, model: PretrainedModel) -> v
     print_rows(found.neighbors, columns)
 
 
-def _add_senses(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_senses(add: Options) -> None:
     add("word WORD", "a word that the model knows")
     add("--sections NAME", "sections to look at", nargs="+", default=[])
     add("--words WORD", "words to compare it with", nargs="+", default=[])
@@ -91,8 +89,7 @@ def _letter(column: int) -> str:
     return (_letter(more - 1) if more else "") + ascii_uppercase[letter]
 
 
-def _add_mixtures(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_mixtures(add: Options) -> None:
     add("names NAME", "a word or phrase; with --sections, a section", nargs="+")
     add("--sections", "the names are sections")
     add("--top N", "list N components of each mixture, the heaviest", number=5, least=0)
@@ -138,10 +135,9 @@ def _with_error(found: Mapping[str, float]) -> str:
 _VECTORS_OF = {"words": word_vectors, "sections": section_vectors}
 
 
-def _add_vectors(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_vectors(add: Options) -> None:
     add("--output FILE", f"write the vectors ({', '.join(FORMATS)})", required=True, type=Path)
-    add_overwrite(parser, replaces="a file")
+    add.overwrite(replaces="a file")
     add("--what", "whose vectors", one_of=tuple(_VECTORS_OF))
     views.add_model(add)
 
@@ -158,8 +154,7 @@ def _write_vectors(options: argparse.Namespace) -> None:
     print_result(options, data, [(str(options.output), [*summary.items(), *left_out])])
 
 
-def _add_uncertainty(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_uncertainty(add: Options) -> None:
     add("words WORD", "words to show as well, marked in the figure", nargs="*")
     text = "rank words by the variance within their cells, between their sections, or in total"
     add("--by", text, one_of=VARIANCES)

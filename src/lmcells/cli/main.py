@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import lmcells
-from lmcells.cli.arguments import Command, add_command, refuse_existing_outputs
+from lmcells.cli.arguments import Command, refuse_existing_outputs
 from lmcells.errors import LmcellsError
 
 # Each command, and the module of `lmcells.cli` that has it in its `COMMANDS`, if that has another name.
@@ -50,7 +50,7 @@ def build_parser(names: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentPar
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in names:
         command: Command = import_module(f"lmcells.cli.{COMMANDS[name]}").COMMANDS[name]
-        add_command(commands, name, command).set_defaults(run=command.run)
+        command.add_to(commands, name).set_defaults(run=command.run)
     return parser
 
 

@@ -7,7 +7,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from lmcells.cli.arguments import REPEATED, Command, add_overwrite, add_running, adder, picked
+from lmcells.cli.arguments import REPEATED, Command, Options, picked
 from lmcells.cli.terminal import ProgressLine, print_result
 from lmcells.pretrain import ELMO, KINDS, train
 from lmcells.training import PRESETS, TrainingStopped, TrainingWarning
@@ -16,12 +16,11 @@ _ASKED_FOR = ("seed", "settings", "corpus")  # what a record repeats of the comm
 _SETTINGS = ("epochs", "seed", "batch_size", "learning_rate", "metadata")  # of training, and flags
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_arguments(add: Options) -> None:
     add("corpus CORPUS", "corpus folder", type=Path)
     add("--output MODEL", "folder to write", required=True, type=Path)
     add("--from MODEL", "model to adapt: default, or a model folder", dest="from_model")
-    add = adder(parser.add_argument_group("settings"))
+    add = add.group("settings")
     add("--kind", "kind of model (lmc)", choices=KINDS)
     text = "paper: to the letter; tuned: the paper's model, tuned; default: the best measured; "
     add("--preset", text + "adapt: for --from", choices=PRESETS)
@@ -34,15 +33,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--metadata KIND", "kind of metadata to condition on (section)")
     text = "any other setting of the TOML file; may be repeated"
     add("--set TABLE.KEY=VALUE", text, dest="overrides", **REPEATED)
-    add = adder(parser.add_argument_group("saving"))
+    add = add.group("saving")
     text = "of the stored weights; int8: word vectors in eight bits, the rest in sixteen"
     add("--dtype", text, one_of=("float32", "float16", "int8"))
     add("--prototypes N", "maximum number of phrases in the phrase store, 50 bytes each (128000)", type=int)
     text = "senses whose long forms enter the store first, besides the shipped ones; may be repeated"
     add("--long-forms INVENTORY", text, type=Path, **REPEATED)
-    running = add_running(parser, resumes="a run")
-    add_overwrite(running, replaces="a model and its MODEL.training")
-    add = adder(running)
+    add = add.running(resumes="a run")
+    add.overwrite(replaces="a model and its MODEL.training")
     add("--device auto|cpu|cuda", "where to train (auto)", default="auto")
     text = "score this dataset after each epoch or check (see training.evaluations); may be repeated"
     add("--evaluate DATASET", text, type=Path, **REPEATED)
