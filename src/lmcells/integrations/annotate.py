@@ -216,13 +216,13 @@ class ShardJob:
     ) -> None:
         for path in notes.paths:
             if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
-                raise ConfigError(
-                    f"--output {output} is inside {path}, which is read. Choose another folder."
-                )
+                inside = f"--output {output} is inside {path}, which is read"
+                raise ConfigError(f"{inside}. Choose another folder.")
         self._notes, self._output, self._n_notes = notes, output, shard_notes
         self._n_shards = 0
         self.parts = beside(output, "parts")
         folder = model_folder(settings.model or None)
+        weights = [file for file in folder.rglob("*") if file.is_file()]
         senses = [sha256(file) if file.is_file() else None for file in settings.files]
         if settings.only_inventory is None:
             senses.append(hashlib.sha256(repr(list(shipped_inventory())).encode()).hexdigest())
@@ -232,9 +232,7 @@ class ShardJob:
             "inputs": _digest(notes.files()),
             "format": notes.format,
             "columns": [str(each) for each in astuple(notes.columns)],
-            "model": _digest(file for file in folder.rglob("*") if file.is_file())
-            if folder.is_dir()
-            else None,
+            "model": _digest(weights) if folder.is_dir() else None,
             "inventory": senses,
             "sections": settings.sections,
             "threshold": settings.threshold,
@@ -244,9 +242,7 @@ class ShardJob:
             "shard_notes": shard_notes,
         }
         saved = _saved(self.parts / _PLAN) if resume else {}
-        self.begun = (
-            saved if "plan" in saved else None
-        )  # the plan of the job that is resumed, and when it began
+        self.begun = saved if "plan" in saved else None  # the job that is resumed: its plan and its time
 
     def report_in(self, path: Path) -> dict[str, Any] | None:
         """Return the counts of a finished job, if its plan is the same."""
