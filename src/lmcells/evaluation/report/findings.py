@@ -162,9 +162,9 @@ def templates(**how: Any) -> "Environment":
     return Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, **how)
 
 
-def show_hours(hours: float) -> str:
+def show_hours(hours: float | None) -> str:
     """Two decimals; two significant digits below 0.1."""
-    return f"{hours:.2f}" if hours >= 0.1 else f"{hours:.2g}"
+    return "" if hours is None else f"{hours:.2f}" if hours >= 0.1 else f"{hours:.2g}"
 
 
 def commonest_mistakes(result: ModelResult, *, limit: int) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ def render(template: str, **values: Any) -> str:
     environment = templates(autoescape=True)
     environment.filters |= {
         "between": lambda interval: "" if interval is None else f"{interval.low:.3f} to {interval.high:.3f}",
-        "hours": lambda hours: "" if hours is None else show_hours(hours),
+        "hours": show_hours,
         "means": means_over_short_forms,
         "mistakes": partial(commonest_mistakes, limit=_N_MISTAKES),
         "shaded": _shaded,
