@@ -178,12 +178,6 @@ def test_two_examples_of_one_id_are_an_error() -> None:
         Predictions.from_scores("m", examples=twice, scores=np.zeros((2, 2)), candidates_of=candidates_of)
 
 
-def test_predictions_cannot_be_changed() -> None:
-    predictions = random_predictions(0)
-    with pytest.raises(ValueError, match="read-only"):
-        predictions.log_probabilities[0, 0] = 0.0
-
-
 def test_examples_of_one_note_are_a_cluster() -> None:
     answers = [("AB", 0, 0)] * 4
     predictions = predictions_from_answers(answers, {"AB": 1}, notes=["n", "b", "n", "a"])

@@ -196,13 +196,10 @@ def paired_bootstrap(
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction: the i-th smallest of m is multiplied by m - i + 1, then made monotone."""
-    m = len(p_values)
-    adjusted = [0.0] * m
-    largest = 0.0
-    for position, index in enumerate(sorted(range(m), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (m - position) * p_values[index]))
-        adjusted[index] = largest
-    return adjusted
+    p = np.array(p_values)
+    order = np.argsort(p, kind="stable")
+    p[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(p), 0, -1) * p[order]))
+    return [float(each) for each in p]
 
 
 def compare_all(
