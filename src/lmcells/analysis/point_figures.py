@@ -18,7 +18,7 @@ from lmcells.analysis.figures import bare, page, rho_label, section_label, style
 from lmcells.analysis.mixtures import Marginal, mixture_plane
 from lmcells.analysis.sections import NETWORK_NAMES
 from lmcells.analysis.statistics import Floats
-from lmcells.analysis.uncertainty import Variance, WordVariances
+from lmcells.analysis.uncertainty import Variance
 from lmcells.errors import MissingExtra
 from lmcells.figure_style import COLOURS, DPI, INK, label
 
@@ -216,22 +216,22 @@ _AGAINST |= {"senses": "Long forms of a short form"}
 
 
 def draw_uncertainty(
-    variances: WordVariances, associations: Sequence[Row], *, named: Sequence[Row] = ()
+    measured: Sequence[Row], associations: Sequence[Row], *, named: Sequence[Row] = ()
 ) -> Figure:
     """Words as a density with the median in bins; short forms by their number of long forms; `named` words marked."""
-    has_senses = bool((variances.n_senses > 0).any())
-    columns = [name for name in _AGAINST if has_senses or name != "senses"]
+    column = {name: np.array([row[name] for row in measured]) for name in measured[0]}
+    columns = [name for name in _AGAINST if column["n_senses"].any() or name != "senses"]
     rho_of = {(each.variance, each.against): rho_label(each.rho) for each in associations if not each.given}
     with page(4.4, dpi=DPI) as figure:
         panels = figure.subplots(len(_TITLES), len(columns), sharey="row", squeeze=False)
         letters, middles = iter("abcdef"), dict[tuple[Variance, str], Floats]()
         for row, (variance, title) in zip(panels, _TITLES.items(), strict=True):
-            values: Floats = getattr(variances, variance)
+            values = column[variance]
             for axes, against in zip(row, columns, strict=True):
                 if against == "senses":
-                    _draw_by_senses(axes, variances.n_senses, values)
+                    _draw_by_senses(axes, column["n_senses"], values)
                 else:
-                    xs = variances.count if against == "frequency" else variances.n_sections
+                    xs = column["count" if against == "frequency" else "n_sections"]
                     middles[variance, against] = _draw_density(axes, xs.astype(np.float64), values)
                 rho = rho_of.get((variance, against), "ρ not defined")
                 axes.set_title(f"{next(letters)}  {rho}", fontsize=8.5, loc="left")

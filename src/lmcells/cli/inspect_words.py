@@ -15,7 +15,7 @@ from lmcells.analysis.names import NULL_SECTION
 from lmcells.analysis.neighbors import AGAINST, MEASURES, nearest_words
 from lmcells.analysis.senses import measure_movement, word_senses
 from lmcells.analysis.statistics import N_RESAMPLES, with_interval
-from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, word_variances
+from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, associations, named_words, word_variances
 from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors
 from lmcells.cli import inspect_view as views
 from lmcells.cli.arguments import Command, add_overwrite, adder, picked
@@ -186,18 +186,18 @@ def _add_uncertainty(parser: argparse.ArgumentParser) -> None:
 
 
 def _look_at_uncertainty(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
-    variances = word_variances(model, inventory=views.open_inventory(options), min_count=options.min_count)
-    named = variances.named(model, options.words)
-    associations = variances.associations(n_resamples=options.resamples, seed=options.seed)
+    measured = word_variances(model, inventory=views.open_inventory(options), min_count=options.min_count)
+    named = named_words(model, measured, options.words)
+    found = associations(measured, n_resamples=options.resamples, seed=options.seed)
     data = {
         "by": options.by,
-        "n_words": len(variances.words),
+        "n_words": len(measured),
         "words": named,
-        "most": variances.ranked(options.by, most=options.top),
-        "least": variances.ranked(options.by, most=options.top, largest=False),
-        "associations": associations,
+        "most": sorted(measured, key=lambda row: -row[options.by])[: options.top],
+        "least": sorted(measured, key=lambda row: row[options.by])[: options.top],
+        "associations": found,
     }
-    figure = views.draw(options, "point_figures.draw_uncertainty", variances, associations, named=named)
+    figure = views.draw(options, "point_figures.draw_uncertainty", measured, found, named=named)
     return data, figure, partial(_print_uncertainty, data, options.min_count)
 
 
