@@ -108,7 +108,6 @@ class WordCells:
         self.model = model
 
     def of(self, words: Ids, section: str | None) -> NumpyGaussian:
-        """The cells of some words: (n,) -> n Gaussians."""
         if section is None:
             return NumpyGaussian(self.expected.mean[words], self.expected.log_variance[words])
         return self.model.prior(words, np.asarray(metadata_id(self.model, section)))

@@ -34,7 +34,6 @@ def page(height: float, width: float = 1.0, **how: Any) -> Iterator[Figure]:
 
 
 def style(number: int) -> dict[str, Any]:
-    """The colour and the marker of the n-th of several things."""
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
 
 

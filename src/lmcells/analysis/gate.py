@@ -37,8 +37,6 @@ _REACH = 80  # characters that hold them
 
 
 class Occurrence(NamedTuple):
-    """A short form in its text."""
-
     mention: Mention
     note_id: str | None = None
     long_form: str | None = None  # where a dataset says it
@@ -46,7 +44,6 @@ class Occurrence(NamedTuple):
 
 
 def occurrences_of(examples: Iterable[Example]) -> Iterator[Occurrence]:
-    """The short forms of a dataset."""
     return (Occurrence(each.mention, each.note_id, long_form=each.long_form) for each in examples)
 
 

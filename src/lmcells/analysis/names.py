@@ -45,12 +45,10 @@ def section_id(model: PretrainedModel, section: str) -> int:
 
 
 def metadata_id(model: PretrainedModel, section: str) -> int:
-    """The id of a section, or of null metadata."""
     return NULL if section == NULL_SECTION else section_id(model, section)
 
 
 def section_name(model: PretrainedModel, section: str) -> str:
-    """The model's own name of a section, or of null metadata."""
     return NULL_SECTION if section == NULL_SECTION else model.sections[section_id(model, section)]
 
 

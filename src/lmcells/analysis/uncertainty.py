@@ -63,7 +63,6 @@ def word_variances(
 
 
 def named_words(model: PretrainedModel, measured: Sequence[Row], words: Sequence[str]) -> list[Row]:
-    """The rows of some words."""
     row_of = {row.word: row for row in measured}
     ids = [word_id(model, word) for word in words]
     for id_ in ids:

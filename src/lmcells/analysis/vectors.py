@@ -27,7 +27,6 @@ NamedVectors = tuple[tuple[str, ...], npt.NDArray[np.float32]]
 
 
 def word_vectors(model: PretrainedModel) -> NamedVectors:
-    """The expected meaning of every word."""
     return unique_names(model.words), expected_words(model).mean.astype(np.float32)
 
 

@@ -52,10 +52,7 @@ class CoverageCurve(NamedTuple):
 def reliability_points(
     confidence: npt.ArrayLike, is_right: npt.ArrayLike, *, n_bins: int = 15
 ) -> list[tuple[float, float, int]]:
-    """Mean confidence, share that is right, and size of equal-mass bins, least confident first.
-
-    There are fewer than `n_bins` where there are fewer examples.
-    """
+    """Mean confidence, share that is right, and size of up to `n_bins` equal-mass bins, least confident first."""
     p, right = _pair(confidence, is_right)
     _, group, size = np.unique(p, return_inverse=True, return_counts=True)
     shared = (np.bincount(group, right) / size)[group]
@@ -106,8 +103,6 @@ def _pair(values: npt.ArrayLike, flags: npt.ArrayLike) -> tuple[Floats, Booleans
     numbers, truths = np.asarray(values, dtype=np.float64), np.asarray(flags, dtype=bool)
     if not numbers.size:
         raise InputError("Calibration needs at least one example; found none.")
-    if np.isnan(numbers).any():
-        raise ValueError("a confidence is NaN")
     return numbers, truths
 
 

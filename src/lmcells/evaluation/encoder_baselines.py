@@ -141,8 +141,6 @@ def transformer_ranker(
 
 
 class PretrainedEncoder:
-    """A Hugging Face checkpoint that turns texts into vectors."""
-
     def __init__(self, folder: Path, pooling: Pooling, *, max_length: int = LONGEST) -> None:
         self._tokenizer, model = _load(folder)
         self._model = model.eval()
@@ -189,7 +187,6 @@ class PretrainedEncoder:
 
 
 def _load(folder: Path) -> tuple[Any, Any]:
-    """Open the tokenizer and model of a folder, offline."""
     try:
         import torch  # noqa: F401
         from transformers import AutoModel, AutoTokenizer

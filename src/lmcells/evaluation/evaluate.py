@@ -61,7 +61,7 @@ class ModelResult:
         """One object of `lmcells evaluate --json`; never any note text."""
         return {
             "model": self.model,
-            **self.metrics.to_json(),
+            **asdict(self.metrics),
             "intervals": {name: asdict(interval) for name, interval in self.intervals.items()},
             "n_parameters": self.n_parameters,
             "hours_to_peak": self.hours_to_peak,

@@ -14,7 +14,7 @@ all rows at once.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -97,10 +97,6 @@ class Metrics:
     macro_recall: float
     weighted_precision: float
     weighted_recall: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Fields as JSON holds them: the k of accuracy@k become strings."""
-        return asdict(self) | {"accuracy_at_k": {str(k): value for k, value in self.accuracy_at_k.items()}}
 
 
 def measure(predictions: Predictions) -> Metrics:

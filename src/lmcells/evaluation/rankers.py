@@ -216,7 +216,6 @@ class PriorRanker:
 
 
 def random_ranker(inventory: SenseInventory, *, seed: int = 0) -> PriorRanker:
-    """Every candidate is equally likely."""
     return PriorRanker(inventory, lambda _sense, _section: 1.0, seed=seed)
 
 

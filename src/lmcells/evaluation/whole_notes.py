@@ -58,7 +58,6 @@ class Outcome:
 
 
 def judge(note: MarkedNote, expansions: Sequence[Expansion], meanings: Meanings) -> list[Outcome]:
-    """Compare the expansions of a note with its marks."""
     outcomes: list[Outcome] = []
     answered: set[Mark] = set()
     unsure: set[Mark] = set()
@@ -103,16 +102,14 @@ class WholeNoteScores:
     calibration_error_without_a_fifth: float | None = None  # see `calibration_error_without_senses`
 
 
-def summarize(
-    model: str, notes: Sequence[Sequence[Outcome]], *, seed: int = 0, n_resamples: int = 2000
-) -> WholeNoteScores:
+def summarize(model: str, notes: Sequence[Sequence[Outcome]], *, seed: int = 0) -> WholeNoteScores:
     rows = [Counter(outcome.verdict for outcome in outcomes) for outcomes in notes]
     sums = [(n["right"], n["wrong"], n["false"], n["unsure"] + n["missed"]) for n in rows]
     table = np.array(sums, np.float64).reshape(-1, 4)
     every = [outcome for outcomes in notes for outcome in outcomes]
     counts = sum(rows, Counter[str]())
     generator = np.random.default_rng(seed)
-    weights = generator.multinomial(len(table), [1 / max(1, len(table))] * len(table), n_resamples)
+    weights = generator.multinomial(len(table), [1 / max(1, len(table))] * len(table), 2000)
     resampled = _rates(weights @ table)
     rates = {}
     for name, value in _rates(table.sum(axis=0, keepdims=True)).items():
@@ -237,7 +234,8 @@ def evaluate_notes(
     results = []
     with _private(outcomes, append=resume) as kept, _private(errors) as told:
         for model in map(str, models):
-            expand = _expander_of(model, senses)
+            baseline = {DICTIONARY: lambda: _dictionary(senses), SCISPACY: _scispacy}.get(model)
+            expand = baseline() if baseline else Expander.from_pretrained(model, only_inventory=senses)
             judged = []
             for number, note in enumerate(marked, start=1):
                 found = done.get((model, note.id))
@@ -260,12 +258,6 @@ def evaluate_notes(
                 scores = replace(scores, calibration_error_without_a_fifth=error)
             results.append(scores)
     return results
-
-
-def _expander_of(model: str, senses: SenseInventory) -> Callable[[str], list[Expansion]]:
-    if model == DICTIONARY:
-        return _dictionary(senses)
-    return _scispacy() if model == SCISPACY else Expander.from_pretrained(model, only_inventory=senses)
 
 
 def _dictionary(inventory: SenseInventory) -> Callable[[str], list[Expansion]]:

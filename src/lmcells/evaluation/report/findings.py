@@ -155,7 +155,6 @@ def means_over_short_forms(rows: Sequence[metrics.Row]) -> dict[str, float]:
 
 
 def templates(**how: Any) -> "Environment":
-    """Return the templates of reports, HTML or LaTeX."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("lmcells.evaluation.report")

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -151,7 +151,7 @@ def evaluate_step(
             "model": run.model.name,
             "seed": run.seed,
             "dataset": dataset.name,
-            "metrics": result.metrics.to_json(),
+            "metrics": asdict(result.metrics),
             "n_parameters": result.n_parameters,
             "hours_to_peak": max(curve, key=_mean_macro_f1)["hours"] if curve else result.hours_to_peak,
             "seconds": result.seconds,

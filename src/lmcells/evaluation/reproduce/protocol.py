@@ -247,8 +247,6 @@ class ReportPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """A whole protocol."""
-
     corpus: CorpusPlan
     datasets: tuple[DatasetPlan, ...]
     models: tuple[ModelPlan, ...]
@@ -328,7 +326,6 @@ class Protocol:
 
 
 def require_choice(key: str, value: Any, choices: Sequence[str]) -> None:
-    """Refuse a value that is not one of the choices."""
     if value not in choices:
         raise ConfigError(f"{key} is {value!r}; allowed: {', '.join(choices)}.{nearest(str(value), choices)}")
 

@@ -117,7 +117,6 @@ def best_run(runs: Sequence[Result]) -> Result:
 
 
 def mean_hours(runs: Sequence[Result]) -> float | None:
-    """Return the mean hours to peak of the runs that know theirs."""
     hours = [run["hours_to_peak"] for run in runs if run["hours_to_peak"] is not None]
     return float(np.mean(hours)) if hours else None
 
@@ -202,7 +201,6 @@ def _model_results(evaluated: Evaluated, workspace: Workspace) -> list[ModelResu
 
 
 def _remarks(evaluated: Evaluated) -> list[str]:
-    """Remarks that the reader of the page needs."""
     remarks, several = [], {name: runs for name, runs in evaluated.runs.items() if len(runs) > 1}
     if seeds := ", ".join(f"{name} {best_run(runs)['seed']}" for name, runs in several.items()):
         remarks.append(
