@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import EngFormatter
 
 from lmcells.analysis import Row
 from lmcells.analysis.gate import ALONE, LEAST_EXAMPLES, SECTIONS, TOKENS, WORDS
@@ -175,7 +175,7 @@ def draw_gate(summary: Row, checks: Sequence[Row], alone: Sequence[Row]) -> Figu
         axes.scatter(tokens, weights, s=9, color=_ORANGE, alpha=0.45, linewidths=0, marker="D")
         axes.set_xscale("log")
         axes.minorticks_off()
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _compact(value)))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 1k: the ticks are close together
         axes.set(xlabel="Tokens in training", ylabel="Weight without words")
         if alone:
             least = min(alone, key=lambda each: each.weight)
@@ -202,14 +202,6 @@ def _draw_quantiles(axes: Axes, sections: Sequence[Row]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("Weight of the section")
     axes.set_title("a  Weight by section", loc="left", fontsize=8)
-
-
-def _compact(value: float) -> str:
-    """1k for 1,000: the ticks of a logarithmic axis are close together."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:g}{letter}"
-    return f"{value:g}"
 
 
 def _name(axes: Axes, name: str, x: float, y: float) -> None:

@@ -83,13 +83,10 @@ class Findings:
     results: Sequence[ModelResult]
     _: KW_ONLY
     dataset_name: str
-    runs: Mapping[str, Sequence[metrics.Metrics]] = field(
-        default_factory=dict
-    )  # all pre-training runs of a model
+    runs: Mapping[str, Sequence[metrics.Metrics]] = field(default_factory=dict)  # pre-training runs by model
     curves: Mapping[str, Curve] = field(default_factory=dict)
-    ablation: Mapping[str, tuple[Means, Means]] = field(
-        default_factory=dict
-    )  # with and without the test notes
+    # With and without the test notes.
+    ablation: Mapping[str, tuple[Means, Means]] = field(default_factory=dict)
     chosen_on: str = ""  # the dataset that the settings were compared on, by macro F1
     settings: Sequence[Setting] = ()
     published: Sequence[Published] = ()
