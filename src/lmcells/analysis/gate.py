@@ -200,7 +200,7 @@ def check_gate(
     """Spearman's correlations with the weight: do short, topical sections get more, as the paper saw?
 
     `given` is held fixed unless it is None; `expected` is the sign that the paper says. Among examples, intervals
-    resample notes, since the examples of one note are alike; among sections, the rest is what they were like in training.
+    resample notes, since the examples of one note are alike.
     """
     with_length = [each for each in examples if each.n_section_tokens is not None]
     sections = [each for each in summary.sections if each.n >= LEAST_EXAMPLES and each.topicality is not None]

@@ -29,13 +29,7 @@ _MOST_PAIRS = 1 << 21  # of a point and a component, computed at once: 16 MB
 
 @dataclass(frozen=True, eq=False)
 class GaussianMixture:
-    """A mixture of isotropic Gaussians: p(z) = sum_k weight_k N(z; mean_k, variance_k I).
-
-    mixture = GaussianMixture([0.7, 0.3], [[0.0, 0.0], [2.0, 1.0]], [1.0, 0.5])
-    mixture.sample(1_000, random=0)    # (1000, 2)
-    mixture.log_density(points)        # (n, 2) -> (n,), in nats
-    mixture.mean, mixture.covariance   # of the whole mixture
-    """
+    """A mixture of isotropic Gaussians: p(z) = sum_k weight_k N(z; mean_k, variance_k I)."""
 
     weights: Floats  # (K,) positive, summing to 1
     means: Floats  # (K, d)
@@ -150,10 +144,7 @@ def entropy(p: GaussianMixture, *, n_samples: int = N_SAMPLES, random: Random = 
 def sampled_divergence(
     p: GaussianMixture, q: GaussianMixture, *, n_samples: int = N_SAMPLES, random: Random = 0
 ) -> MonteCarlo:
-    """KL(p || q) in nats: the mean of log p(z) - log q(z) over draws from p; exact between single Gaussians.
-
-    A divergence is never below 0, but an estimate near 0 may be, within its error.
-    """
+    """KL(p || q) in nats by draws from p; near 0 the estimate may be below 0; exact between single Gaussians."""
     return sampled_divergences(p, [q], n_samples=n_samples, random=random)[0]
 
 

@@ -1,9 +1,7 @@
 """How sure a model is of its words: their variance before any context is read, and what correlates with it.
 
-A word's variance has two parts, each an average over the dimensions: `within` is the prior variance that the model
-gives its cells, averaged over the word's sections; `between` is how far its sections move the mean. They are compared
-with the word's frequency and two proxies of its number of senses: the long forms that an inventory has for it (short
-forms), and the effective number of sections it occurs in, exp(entropy of beta(m | w)) (all words).
+`within` is the prior variance of a word's cells, averaged over its sections; `between` is how far its sections move
+the mean. Both are averages over the dimensions.
 """
 
 from collections import Counter

@@ -1,8 +1,5 @@
 """Expected meanings as a file of vectors that word2vec, gensim, fastText and others read.
 
-    write_vectors(Path("words.txt"), word_vectors(model))       # gensim: KeyedVectors.load_word2vec_format("words.txt")
-    write_vectors(Path("words.bin"), word_vectors(model))       # the same with binary=True
-
 In these formats a space ends a name, so spaces become underscores: `PAST_MEDICAL_HISTORY`. Where that makes two names
 the same, the later one gets a number: `A_B`, `A_B_2`.
 """

@@ -1,11 +1,8 @@
 """Do probabilities mean what they say, and what is gained by answering only when sure?
 
-`fit_calibration` fits a temperature, the score of "no sense fits" and a threshold to reverse-substituted mentions: long
-forms in training text, replaced by their short form, so no labels are needed. That no sense fits is learnt by removing
-senses from the inventory at random (`take_out`).
-
-Measures take `confidence` (the probability of the answer given) and `is_right`, one value per example. Examples with
-equal confidence cannot be told apart, so their order never matters.
+Calibrations are fitted to reverse-substituted mentions: long forms in training text, replaced by their short form, so
+no labels are needed. Measures take `confidence` (the probability of the answer given) and `is_right`, one value per
+example. Examples with equal confidence cannot be told apart, so their order never matters.
 """
 
 import random
@@ -39,10 +36,7 @@ class ScoredMention(NamedTuple):
 
 
 class CoverageCurve(NamedTuple):
-    """Answering only when `confidence >= threshold`: the share of examples answered, and the share of those right.
-
-    One point per distinct confidence, from the most confident alone to all examples.
-    """
+    """Answering only when `confidence >= threshold`: one point per distinct confidence, the most confident first."""
 
     threshold: Floats
     coverage: Floats

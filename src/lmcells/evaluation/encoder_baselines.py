@@ -1,9 +1,5 @@
 """Baselines that rank by the cosine of two vectors, the window's and the long form's: ELMo, BERT, sentence encoders.
 
-    elmo_ranker(load_language_model("model"), inventory)
-    transformer_ranker(PretrainedEncoder.bert(Path("Bio_ClinicalBERT")), inventory)
-    transformer_ranker(PretrainedEncoder.sentence(Path("all-MiniLM-L6-v2")), inventory)
-
 torch and transformers are imported when a model is opened; nothing is ever downloaded.
 """
 

@@ -143,10 +143,7 @@ _ROUNDS_AT_ONCE = 500
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models by one metric: first minus second, and how surprising that is if they are equally good.
-
-    `adjusted_p_value` is Holm's, over the pairs that were compared together.
-    """
+    """Two models by one metric: first minus second, and how surprising that is if they are equally good."""
 
     first: str
     second: str
@@ -154,7 +151,7 @@ class Comparison:
     difference: float
     interval: Interval
     p_value: float
-    adjusted_p_value: float
+    adjusted_p_value: float  # Holm's, over the pairs that were compared together
 
 
 def randomisation_test(

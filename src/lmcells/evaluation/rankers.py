@@ -92,11 +92,7 @@ def make_ranker(
     ranking: Ranking = "auto",
     seed: int = 0,
 ) -> NamedRanker:
-    """Open the ranker of a name.
-
-    `corpus` supplies the counts of long forms; `words` count towards a transformer's window; `ranking` is how a cell
-    model ranks.
-    """
+    """Open the ranker of a name; `corpus` supplies counts of long forms, `words` count towards a transformer's window."""
     kind, colon, argument = name.partition(":")
     if name == "random":
         return NamedRanker(base=random_ranker(inventory, seed=seed))
@@ -220,10 +216,7 @@ def random_ranker(inventory: SenseInventory, *, seed: int = 0) -> PriorRanker:
 
 
 def dominant_ranker(inventory: SenseInventory, examples: Sequence[Example]) -> PriorRanker:
-    """Always the most common sense of the test set itself: an oracle, to put accuracy into perspective.
-
-    Of equally common senses the inventory's first comes first.
-    """
+    """Always the most common sense of the test set itself, of equals the inventory's first: an oracle."""
     counts = Counter((example.short_form, example.long_form) for example in examples)
     totals = {
         short_form: sum(counts[short_form, sense.long_form] for sense in inventory.senses(short_form))

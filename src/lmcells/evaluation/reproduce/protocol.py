@@ -199,10 +199,7 @@ class ModelPlan(SettingPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionPlan:
-    """Settings of one model that are compared on one dataset; the best is reported on the others.
-
-    Without a dataset, each dataset has the setting that is best on the others.
-    """
+    """Settings of one model; that which is best on one dataset, or on all others, is reported on each of the others."""
 
     model: str
     dataset: str = ""
