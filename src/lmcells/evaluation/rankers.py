@@ -92,7 +92,7 @@ def make_ranker(
     ranking: Ranking = "auto",
     seed: int = 0,
 ) -> NamedRanker:
-    """Open the ranker of a name; `corpus` supplies counts of long forms, `words` count towards a transformer's window."""
+    """Open a ranker by its name; `corpus` has counts of long forms, `words` count towards a transformer's window."""
     kind, colon, argument = name.partition(":")
     if name == "random":
         return NamedRanker(base=random_ranker(inventory, seed=seed))

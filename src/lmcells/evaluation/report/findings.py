@@ -164,7 +164,7 @@ def show_hours(hours: float | None) -> str:
 
 
 def commonest_mistakes(result: ModelResult, *, limit: int) -> list[dict[str, Any]]:
-    """The most frequent confusions, each with its most confident example and the text around it, which is patient data."""
+    """The most frequent confusions, each with its most confident example and the text around it: patient data."""
     predictions = result.predictions
     kinds = np.stack([predictions.short_form_index, predictions.truth, predictions.predicted], axis=1)
     rows_of: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
