@@ -179,14 +179,19 @@ THERAPY_AND_CLOTTING = [
 
 def test_chance_is_right_as_often_as_there_are_candidates() -> None:
     examples = [example(number, THERAPY.long_form) for number in range(4_000)]
-    metrics = measure(predict("random", rankers.random_ranker(INVENTORY, seed=1), examples, INVENTORY))
+    metrics = measure(
+        predict("random", rankers.make_ranker("random", INVENTORY, examples=(), seed=1), examples, INVENTORY)
+    )
     assert metrics.accuracy == pytest.approx(0.5, abs=0.04)
     assert metrics.nll == pytest.approx(np.log(2), abs=1e-6)
 
 
 def test_chance_is_the_same_for_one_seed_and_another_for_another() -> None:
     mentions = [mention("PT")] * 50
-    first, again, other = (rankers.random_ranker(INVENTORY, seed=seed).scores(mentions) for seed in (3, 3, 4))
+    first, again, other = (
+        rankers.make_ranker("random", INVENTORY, examples=(), seed=seed).scores(mentions)
+        for seed in (3, 3, 4)
+    )
     np.testing.assert_array_equal(first, again)
     assert (np.argmax(first, axis=1) != np.argmax(other, axis=1)).any()
 

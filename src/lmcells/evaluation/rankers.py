@@ -95,7 +95,7 @@ def make_ranker(
     """Open a ranker by its name; `corpus` has counts of long forms, `words` count towards a transformer's window."""
     kind, colon, argument = name.partition(":")
     if name == "random":
-        return NamedRanker(base=random_ranker(inventory, seed=seed))
+        return NamedRanker(base=PriorRanker(inventory, lambda _sense, _section: 1.0, seed=seed))
     if name == ORACLE:
         return NamedRanker(base=dominant_ranker(inventory, examples))
     if kind == "section-mle" and (not colon or argument):
@@ -211,10 +211,6 @@ class PriorRanker:
         return scores
 
 
-def random_ranker(inventory: SenseInventory, *, seed: int = 0) -> PriorRanker:
-    return PriorRanker(inventory, lambda _sense, _section: 1.0, seed=seed)
-
-
 def dominant_ranker(inventory: SenseInventory, examples: Sequence[Example]) -> PriorRanker:
     """Always the most common sense of the test set itself, of equals the inventory's first: an oracle."""
     counts = Counter((example.short_form, example.long_form) for example in examples)
@@ -261,8 +257,6 @@ def count_sections_in_corpus(inventory: SenseInventory, occurrences: LongFormOcc
     names = occurrences.corpus.metadata_names("section")
     counts = {}
     for sense in inventory:
-        of_section = occurrences.metadata_counts(sense)
-        counts[sense.short_form, sense.long_form] = Counter(
-            {names[index]: int(of_section[index]) for index in of_section.nonzero()[0]}
-        )
+        of_section = zip(names, occurrences.metadata_counts(sense).tolist(), strict=True)
+        counts[sense.short_form, sense.long_form] = Counter({name: int(n) for name, n in of_section if n})
     return counts

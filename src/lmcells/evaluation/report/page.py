@@ -46,7 +46,6 @@ def render(template: str, **values: Any) -> str:
         "published_for": published_figures,
         "shaded": _shaded,
         "signed": _signed,
-        "significance": _significance,
     }
     folder = files("lmcells.evaluation.report") / "templates"
     for name, file in {"style": "style.css", "script": "sort.js"}.items():
@@ -149,11 +148,6 @@ def _shaded(matrix: ConfusionMatrix) -> dict[str, Any]:
         cells = [{"n": matrix.counts[i, j], "shade": shade[i, j], "is_right": i == j} for j in shown]
         rows[f"{i + 1}. {matrix.long_forms[i]}"] = cells
     return {"columns": {i + 1: matrix.long_forms[i] for i in shown}, "rows": rows}
-
-
-def _significance(c: Comparison) -> str:
-    p = "p < 0.001" if c.adjusted_p_value < 0.001 else f"p = {c.adjusted_p_value:.3f}"
-    return f"{_signed(c.interval.low)} to {_signed(c.interval.high)}, {p}"
 
 
 def _signed(value: float) -> str:
