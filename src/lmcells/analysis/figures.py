@@ -119,11 +119,9 @@ def draw_senses(senses: Row) -> Figure:
         for number, row in enumerate(rows):
             _write_row(axes, number, row, is_average=number == len(rows) - 1)
         axes.axhline(len(rows) - 1.5, color=INK, linewidth=1.0)
-        n, upright = len(senses.words), len(senses.words) > _N_SLANTED
-        slant = (
-            dict[str, Any](rotation=90, ha="center") if upright else dict[str, Any](rotation=40, ha="left")
-        )
-        words = [label(word) for word in senses.words]
+        n, words = len(senses.words), [label(word) for word in senses.words]
+        slant: dict[str, Any] = {"rotation": 40, "ha": "left"}
+        slant |= {"rotation": 90, "ha": "center"} if n > _N_SLANTED else {}
         axes.set_xticks(range(n), words, fontsize=9 * min(1.0, _N_UPRIGHT / n), **slant)
         names = ["average" if row.section is None else section_label(row.section) for row in rows]
         axes.set_yticks(range(len(rows)), names)

@@ -6,7 +6,6 @@ the mean. Both are averages over the dimensions.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -18,15 +17,13 @@ from lmcells.errors import InputError
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.pretrained import PretrainedModel
 
-Variance = Literal["within", "between", "total"]
-VARIANCES: tuple[Variance, ...] = ("within", "between", "total")
+VARIANCES = ("within", "between", "total")
 MIN_COUNT = 100  # rarer words have too few of their sections counted
 _FEWEST = 5
 # What a variance is compared with, and what is held fixed.
 _OF_ALL = (("frequency", None), ("sections", None), ("sections", "frequency"))
 _OF_SHORT_FORMS = (("senses", None), ("senses", "frequency"))
-_COLUMNS = {"frequency": "count", "sections": "n_sections", "senses": "n_senses"}
-_COLUMNS |= {name: name for name in VARIANCES}
+COLUMNS = {"frequency": "count", "sections": "n_sections", "senses": "n_senses"}  # of a word's row
 
 
 def word_variances(
@@ -78,7 +75,8 @@ def associations(measured: Sequence[Row], *, n_resamples: int = N_RESAMPLES, see
     found = []
     # The inventory says nothing about words that are not its short forms.
     for asked, rows in ((_OF_ALL, measured), (_OF_SHORT_FORMS, [row for row in measured if row.n_senses])):
-        columns = {name: np.array([row[key] for row in rows]) for name, key in _COLUMNS.items()}
+        names = {**dict(zip(VARIANCES, VARIANCES, strict=True)), **COLUMNS}
+        columns = {name: np.array([row[key] for row in rows]) for name, key in names.items()}
         questions: list[Question] = [(each, *question) for question in asked for each in VARIANCES]
         rhos = rank_intervals(columns, questions, n_resamples=n_resamples, random=random)
         for (variance, against, given), rho in rhos.items():
