@@ -13,9 +13,9 @@ from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 from lmcells.evaluation import rankers
 from lmcells.evaluation.dataset import Example, write_dataset
-from lmcells.evaluation.evaluate import predict
+from lmcells.evaluation.evaluate import evaluate, predict
 from lmcells.evaluation.metrics import measure
-from lmcells.evaluation.rankers import NamedRanker, make_ranker, window_words
+from lmcells.evaluation.rankers import make_ranker, window_words
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.long_form_moments import LongFormOccurrences
@@ -53,7 +53,7 @@ def test_a_folder_is_a_model_and_its_parameters_are_counted_without_embeddings(
     assert named.n_parameters == count_parameters(models[kind].to_torch())
     assert named.corpus_fingerprint == corpus.manifest.fingerprint
     assert np.isfinite(named.scores([mention("gait PT", section="PLAN")])[0]).all()
-    assert named.sections == ({} if kind == "bsg" else {"as written": 1})
+    assert (named.knows is None) == (kind == "bsg")
 
 
 def test_the_corpus_supplies_the_counts_of_long_forms(
@@ -92,28 +92,8 @@ def test_section_mle_can_be_counted_on_a_dataset(tmp_path: Path) -> None:
     scores = named.scores([mention("PT", section="Plan:"), mention("PT", section="far from all")])
     assert scores[0].argmax() == 0
     assert np.ptp(scores[1]) < 1e-6
-    assert named.sections == {"as written": 1, "unknown": 1}
-
-
-def test_a_section_map_gives_foreign_headers_known_names() -> None:
-    seen: list[str | None] = []
-
-    class Spy:
-        def scores(self, mentions: list[Mention]) -> list[np.ndarray]:
-            seen.extend(each.section for each in mentions)
-            return []
-
-    section_map = {"BLOODS": "LABS", "NONSENSE": None}
-    ranker = NamedRanker(base=Spy(), section_map=section_map, knows={"PLAN", "LABS"}.__contains__)
-    ranker.scores([mention("PT", section=each) for each in ("PLAN", "Bloods:", "Nonsense", "zzzz", None)])
-    assert seen == ["PLAN", "LABS", None, "zzzz", None]
-    assert ranker.sections == {
-        "as written": 1,
-        "mapped": 1,
-        "mapped to none": 1,
-        "unknown": 1,
-        "no section": 1,
-    }
+    assert named.knows is not None
+    assert [named.knows(section) for section in ("Plan:", "far from all")] == [True, False]
 
 
 @pytest.mark.parametrize("section", ["PLAN", "plan:", "a header that no model knows", None])
@@ -175,6 +155,21 @@ THERAPY_AND_CLOTTING = [
     example(4, CLOTTING.long_form, "LABS"),
     example(5, CLOTTING.long_form),
 ]
+
+
+def test_a_section_map_gives_foreign_headers_known_names(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "train.jsonl", THERAPY_AND_CLOTTING)
+    headers = ("PLAN", "Bloods:", "LABS", "Nonsense", "zzzz", None)
+    tested = [example(number, THERAPY.long_form, header) for number, header in enumerate(headers)]
+    section_map = {"bloods": "LABS", "nonsense": None}
+    model = f"section-mle:{tmp_path / 'train.jsonl'}"
+    (result,) = evaluate(model, dataset=tested, inventory=INVENTORY, section_map=section_map)
+    found = {"as written": 2, "mapped": 1, "mapped to none": 1, "unknown": 1, "no section": 1}
+    assert result.section_mapping == found
+    plan, bloods, labs, *_ = result.predictions.log_probabilities
+    np.testing.assert_allclose(bloods, labs, atol=1e-6)
+    assert not np.allclose(plan, labs)
+    assert result.contexts["e1"].section == "Bloods:"
 
 
 def test_chance_is_right_as_often_as_there_are_candidates() -> None:

@@ -10,8 +10,9 @@ import re
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ import numpy as np
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, InputError
-from lmcells.evaluation.dataset import Example, load_section_map, read_dataset, section_map_of
+from lmcells.evaluation.dataset import Example, load_section_map, map_section, read_dataset, section_map_of
 from lmcells.evaluation.encoder_baselines import elmo_ranker
 from lmcells.evaluation.intervals import Interval, bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, measure
@@ -109,6 +110,8 @@ def evaluate(
         leakage = check_leakage((example.note_id for example in examples), corpus)
     words = window_words(names, corpus=corpus)
     contexts = {example.id: example for example in examples}
+    mapped = [map_section(example.section, headers) for example in examples]
+    read = [replace(each, section=section) for each, (section, _) in zip(examples, mapped, strict=True)]
     results = []
     for name in names:
         if on_model is not None:
@@ -118,7 +121,6 @@ def evaluate(
             senses,
             examples=examples,
             corpus=corpus,
-            section_map=headers,
             words=words,
             ranking=ranking,
             seed=seed,
@@ -127,8 +129,12 @@ def evaluate(
         if corpus is not None and leakage is not None and not is_of_corpus:
             warn(f"{name} was trained on another corpus than {corpus.folder}: its leakage is unknown")
         started = time.perf_counter()
-        predictions = predict(name, ranker, examples, senses)
+        predictions = predict(name, ranker, read, senses)
         seconds = time.perf_counter() - started
+        sections: Counter[str] = Counter()
+        for example, (section, how) in zip(read, mapped, strict=True):
+            if ranker.knows is not None and example.short_form in senses:
+                sections[how if section is None or ranker.knows(section) else "unknown"] += 1
         results.append(
             ModelResult(
                 model=name,
@@ -140,7 +146,7 @@ def evaluate(
                 seconds=seconds,
                 contexts=contexts,
                 leakage=leakage if is_of_corpus else None,
-                section_mapping=dict(ranker.sections),
+                section_mapping=dict(sections),
             )
         )
     return results

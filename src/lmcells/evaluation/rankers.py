@@ -6,16 +6,15 @@ therefore break ties at random, by differences too small to show in a probabilit
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
 from lmcells.corpus import Corpus
 from lmcells.corpus.sections import NO_SECTION
 from lmcells.errors import InputError, nearest
-from lmcells.evaluation.dataset import Example, SectionMap, map_section, read_dataset
+from lmcells.evaluation.dataset import Example, read_dataset
 from lmcells.evaluation.encoder_baselines import PretrainedEncoder, elmo_ranker, transformer_ranker
 from lmcells.evaluation.predictions import Floats
 from lmcells.expansion.calibration import Calibration
@@ -52,33 +51,21 @@ _TABLES = (  # embeddings: what the paper's counts of parameters leave out
 class NamedRanker:
     """A ranker as it is evaluated.
 
-    A cell model ranks as it does in `Expander`: the same windows, sections, scorer and temperature. Two options of the
-    paper's protocol differ: a `section_map` first gives foreign headers (CASI's are not MIMIC's) known names; and with
-    a corpus, ranking by divergence uses its counts of long forms, not those of their words alone.
+    A cell model ranks as it does in `Expander`: the same windows, sections, scorer and temperature. Only ranking by
+    divergence differs where there is a corpus: it uses the counts of long forms, not those of their words alone.
     """
 
     base: Ranker
     temperature: float = 1.0  # softmax(score / temperature) are the probabilities
-    section_map: SectionMap = field(default_factory=dict)
     # Whether it has read text under a header; None: it reads no sections.
     knows: Callable[[str], bool] | None = None
-    sections: Counter[str] = field(default_factory=Counter)  # how headers were read -> mentions
     n_parameters: int | None = None  # without embeddings
     hours_to_peak: float | None = None
     corpus_fingerprint: str | None = None  # of the corpus it was trained on
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
         """Score the candidates of each mention, so that their softmax is the model's probability."""
-        if self.knows is not None:
-            mentions = [self._mapped(mention, self.knows) for mention in mentions]
         return [scores / self.temperature for scores in self.base.scores(mentions)]
-
-    def _mapped(self, mention: Mention, knows: Callable[[str], bool]) -> Mention:
-        section, how = map_section(mention.section, self.section_map)
-        if section is not None and not knows(section):
-            how = "unknown"
-        self.sections[how] += 1
-        return mention if section == mention.section else replace(mention, section=section)
 
 
 def make_ranker(
@@ -87,7 +74,6 @@ def make_ranker(
     *,
     examples: Sequence[Example],
     corpus: Corpus | None = None,
-    section_map: SectionMap = MappingProxyType({}),
     words: Container[str] | None = None,
     ranking: Ranking = "auto",
     seed: int = 0,
@@ -109,7 +95,7 @@ def make_ranker(
                 "section-mle:DATASET with reverse substitutions in training notes."
             )
         base = SectionRanker(inventory, counts, seed=seed)
-        return NamedRanker(base=base, section_map=section_map, knows=base.knows)
+        return NamedRanker(base=base, knows=base.knows)
     if kind in ("bert", "encoder") and argument:
         open_encoder = PretrainedEncoder.bert if kind == "bert" else PretrainedEncoder.sentence
         encoder = open_encoder(Path(argument))
@@ -136,7 +122,6 @@ def make_ranker(
     return NamedRanker(
         base=rank_cells(model, inventory, ranking=ranking, occurrences=occurrences),
         temperature=calibration_of(model, ranking=ranking).temperature,
-        section_map=section_map if reads_sections else {},
         knows=(lambda each: known_section(each, model.section_ids) is not None) if reads_sections else None,
         n_parameters=sum(array.size for table, array in model.arrays.items() if table not in _TABLES),
         hours_to_peak=model.config.training.get("hours_to_peak"),
