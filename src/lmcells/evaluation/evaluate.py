@@ -31,7 +31,7 @@ from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.inventory_files import InventoryLike, as_inventory, load_inventory
 from lmcells.expansion.long_form_moments import LongFormOccurrences
 from lmcells.expansion.ranking import Ranker, Ranking
-from lmcells.files import put_in_place, read_json, write_json
+from lmcells.files import atomic_folder, read_json, write_json
 from lmcells.notes.note import given_id
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel, save_pretrained
@@ -311,9 +311,6 @@ class TrainingScorer:
         before: dict[str, Any] = read_json(record) if record.is_file() and kept.is_dir() else {}
         if before and before["hours"] < hours and before["macro_f1_of_others"] >= score:
             return
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        fresh = kept.with_name(f"{kept.name}.new")
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.copytree(save(), fresh)
-        put_in_place(fresh, kept)
+        with atomic_folder(kept, overwrite=True) as fresh:
+            shutil.copytree(save(), fresh, dirs_exist_ok=True)
         write_json(record, {"macro_f1_of_others": score, "hours": hours}, indent=1)

@@ -163,6 +163,5 @@ def _stem(word: str) -> str:
 
 def _is_counted(given: str, sense: str) -> bool:
     """Whether a wording is a sense plus a number: "times six" for "times"."""
-    extra = Counter(given.split()) - Counter(sense.split())
-    lacking = Counter(sense.split()) - Counter(given.split())
-    return not lacking and bool(extra) and all(word.isdigit() for word in extra)
+    words, of_sense = Counter(given.split()), Counter(sense.split())
+    return of_sense < words and all(word.isdigit() for word in words - of_sense)

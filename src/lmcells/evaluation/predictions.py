@@ -171,11 +171,8 @@ class Predictions:
     @cached_property
     def rank_of_truth(self) -> Integers:
         """How many candidates come before the true one; of equals, the first in the inventory comes first."""
-        of_truth = self.log_probability_of_truth[:, None]
-        is_earlier = np.arange(self.log_probabilities.shape[1]) < self.truth[:, None]
-        is_equal = self.log_probabilities == of_truth
-        comes_before = (self.log_probabilities > of_truth) | (is_equal & is_earlier)
-        return np.asarray(comes_before.sum(axis=1), dtype=np.int64)
+        order = np.argsort(-self.log_probabilities, axis=1, kind="stable")
+        return np.asarray((order == self.truth[:, None]).argmax(axis=1), dtype=np.int64)
 
     @cached_property
     def cluster(self) -> Integers:

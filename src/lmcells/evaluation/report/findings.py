@@ -1,5 +1,6 @@
 """Everything a report says, computed once: tables, figures and the page only show it."""
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -198,12 +199,4 @@ def window_around(text: str, start: int, end: int) -> tuple[str, str, str]:
         before = "… " + before.partition(" ")[2]
     if end + _AROUND < len(text):
         after = after.rpartition(" ")[0] + " …"
-    return _one_blank(before), text[start:end], _one_blank(after)
-
-
-def _one_blank(text: str) -> str:
-    """Newlines and runs of blanks become one blank; one at either end stays."""
-    inner = " ".join(text.split())
-    if not inner:
-        return " " if text else ""
-    return " " * text[0].isspace() + inner + " " * text[-1].isspace()
+    return re.sub(r"\s+", " ", before), text[start:end], re.sub(r"\s+", " ", after)
