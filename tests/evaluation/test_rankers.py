@@ -204,7 +204,7 @@ def test_the_commonest_sense_of_a_short_form_without_examples_is_any() -> None:
 
 
 def test_section_mle_is_the_share_of_a_long_forms_places_in_the_section() -> None:
-    ranker = rankers.SectionRanker(INVENTORY, rankers.count_sections_of_examples(THERAPY_AND_CLOTTING))
+    ranker = rankers.section_ranker(INVENTORY, rankers.count_sections_of_examples(THERAPY_AND_CLOTTING))
     # p(LABS | therapy) = 1/4 and p(LABS | clotting) = 1/2: the rarer sense wins, there is no prior.
     assert probabilities(ranker, "LABS") == pytest.approx([1 / 3, 2 / 3])
     assert probabilities(ranker, "PLAN")[0] == pytest.approx(1, abs=1e-5)
@@ -212,18 +212,18 @@ def test_section_mle_is_the_share_of_a_long_forms_places_in_the_section() -> Non
 
 def test_no_section_is_a_section_of_its_own() -> None:
     counts = rankers.count_sections_of_examples(THERAPY_AND_CLOTTING)
-    assert probabilities(rankers.SectionRanker(INVENTORY, counts), None)[1] == pytest.approx(1, abs=1e-5)
+    assert probabilities(rankers.section_ranker(INVENTORY, counts), None)[1] == pytest.approx(1, abs=1e-5)
 
 
 def test_a_section_that_was_never_seen_is_left_to_chance() -> None:
-    ranker = rankers.SectionRanker(INVENTORY, rankers.count_sections_of_examples(THERAPY_AND_CLOTTING))
+    ranker = rankers.section_ranker(INVENTORY, rankers.count_sections_of_examples(THERAPY_AND_CLOTTING))
     scores = ranker.scores([mention("PT", section="NEW")] * 200)
     np.testing.assert_allclose(scores, np.log(rankers.FLOOR), atol=1e-6)
     assert 60 < sum(int(row.argmax()) for row in scores) < 140
 
 
 def test_a_long_form_that_was_never_seen_has_the_floor_and_not_an_error() -> None:
-    ranker = rankers.SectionRanker(INVENTORY, rankers.count_sections_of_examples(THERAPY_AND_CLOTTING[:3]))
+    ranker = rankers.section_ranker(INVENTORY, rankers.count_sections_of_examples(THERAPY_AND_CLOTTING[:3]))
     scores = ranker.scores([mention("PT", section="PLAN")])[0]
     assert np.isfinite(scores).all()
     assert scores[1] == pytest.approx(np.log(rankers.FLOOR))

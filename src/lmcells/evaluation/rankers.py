@@ -94,8 +94,7 @@ def make_ranker(
                 "section-mle counts the sections of long forms in training notes. Give them: --corpus CORPUS, or "
                 "section-mle:DATASET with reverse substitutions in training notes."
             )
-        base = SectionRanker(inventory, counts, seed=seed)
-        return NamedRanker(base=base, knows=base.knows)
+        return section_ranker(inventory, counts, seed=seed)
     if kind in ("bert", "encoder") and argument:
         open_encoder = PretrainedEncoder.bert if kind == "bert" else PretrainedEncoder.sentence
         encoder = open_encoder(Path(argument))
@@ -209,24 +208,22 @@ def dominant_ranker(inventory: SenseInventory, examples: Sequence[Example]) -> P
     )
 
 
-class SectionRanker(PriorRanker):
+def section_ranker(inventory: SenseInventory, counts: SectionCounts, *, seed: int = 0) -> NamedRanker:
     """p(long form | section), proportional to p(section | long form) = C(section, long form) / C(long form).
 
     The paper's maximum-likelihood estimate: no prior of the long form, no smoothing. A probability of 0 (a section
     never seen with a long form, or a long form never seen) becomes 1e-6; ties are broken at random. "No section" counts
     as a section.
     """
+    known = frozenset(section for of_sense in counts.values() for section in of_sense)
+    totals = {sense: of_sense.total() for sense, of_sense in counts.items()}
 
-    def __init__(self, inventory: SenseInventory, counts: SectionCounts, *, seed: int = 0) -> None:
-        known = frozenset(section for of_sense in counts.values() for section in of_sense)
-        totals = {sense: of_sense.total() for sense, of_sense in counts.items()}
+    def probability(sense: Sense, section: str) -> float:
+        key, name = (sense.short_form, sense.long_form), known_section(section, known)
+        return counts[key][name] / totals[key] if name and totals.get(key) else 0.0
 
-        def probability(sense: Sense, section: str) -> float:
-            key, name = (sense.short_form, sense.long_form), known_section(section, known)
-            return counts[key][name] / totals[key] if name and totals.get(key) else 0.0
-
-        super().__init__(inventory, probability, seed=seed)
-        self.knows = lambda section: known_section(section, known) is not None  # whether it was counted
+    base = PriorRanker(inventory, probability, seed=seed)
+    return NamedRanker(base=base, knows=lambda section: known_section(section, known) is not None)
 
 
 def count_sections_of_examples(examples: Iterable[Example]) -> SectionCounts:

@@ -3,7 +3,7 @@
 Imports matplotlib, so nothing imports this file before a report is written.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,16 +15,10 @@ from lmcells.figure_style import COLOURS, INK, LINES, MARKERS, PAGE_WIDTH, house
 
 def draw_all(findings: Findings) -> dict[str, Figure]:
     """Draw every figure that has something to show, by its name."""
-    drawings: dict[str, Callable[[Findings], Figure]] = {
-        "intervals": intervals,
-        "accuracy_at_k": accuracy_at_k,
-        "number_of_candidates": number_of_candidates,
-        "calibration": calibration,
-    }
-    if findings.curves:
-        drawings["training_time"] = training_time
+    drawings = [intervals, accuracy_at_k, number_of_candidates, calibration]
+    drawings += [training_time] if findings.curves else []
     with house_style():
-        return {name: draw(findings) for name, draw in drawings.items()}
+        return {draw.__name__: draw(findings) for draw in drawings}
 
 
 def intervals(findings: Findings) -> Figure:
