@@ -11,13 +11,13 @@ import json
 import os
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import Any, Literal, TextIO, get_args
+from typing import Literal, TextIO, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -243,13 +243,14 @@ def evaluate_notes(
                     found = judge(note, expand(note.text), meanings)
                     if kept is not None:
                         row = {"model": model, "id": note.id, "outcomes": list(map(asdict, found))}
-                        _write_line(kept, row)
+                        print(json.dumps(row, ensure_ascii=False), file=kept, flush=True)
                 judged.append(found)
                 if told is not None:
                     for each in found:
                         if each.verdict not in ("right", "neutral"):
                             around = note.text[max(0, each.start - 40) : each.end + 40]
-                            _write_line(told, {"model": model, "id": note.id, **asdict(each), "text": around})
+                            row = {"model": model, "id": note.id, **asdict(each), "text": around}
+                            print(json.dumps(row, ensure_ascii=False), file=told, flush=True)
                 if on_progress is not None:
                     on_progress(model, number)
             scores = summarize(model, judged, seed=seed)
@@ -310,11 +311,6 @@ def _private(path: Path | None, *, append: bool = False) -> Iterator[TextIO | No
     with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
         path.chmod(0o600)
         yield file
-
-
-def _write_line(file: TextIO, value: Mapping[str, Any]) -> None:
-    file.write(json.dumps(value, ensure_ascii=False) + "\n")
-    file.flush()
 
 
 def _read_outcomes(path: Path) -> dict[tuple[str, str], list[Outcome]]:
