@@ -25,9 +25,10 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from lmcells.model import Batch, LatentMeaningCells, Loss, ModelConfig, SectionDraws, Windows, kl_divergence
+from lmcells.training.cells import table_adam
 from lmcells.training.device_corpus import MAX_PER_WORD, AliasTable, Chunk, OccurrenceSections
 from lmcells.training.sampler import Sampler
-from lmcells.training.task import clip_gradients
+from lmcells.training.task import Adam, descend
 
 LEARNING_RATE = 1e-3
 
@@ -121,15 +122,15 @@ class Engine:
         self.sizes, self.chunk = sizes, corpus.chunk
         self.model = LatentMeaningCells(sizes.config()).to(device)
         on_gpu = device.type == "cuda"
-        self.optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=LEARNING_RATE, fused=True, capturable=on_gpu
-        )
+        self.optimizer = Adam(self.model, learning_rate=LEARNING_RATE, device=device)
+        self.tables: Any = None
         generator = torch.Generator(device).manual_seed(1)
         self.sampler = Sampler(
             self.model.config, generator, corpus.negatives, corpus.sections, corpus.metadata
         )
         self.places = torch.zeros(sizes.batch, dtype=torch.int32, device=device)
         self.present = torch.ones(sizes.batch, dtype=torch.bool, device=device)
+        self.weights = torch.full((2,), 1 / sizes.batch, device=device)  # of both parts of a center's loss
         self.losses = torch.zeros(2, device=device)  # sums of both parts over all steps
         self.norm = torch.zeros((), device=device)
         self.loss: Callable[..., Loss] = self.model.loss
@@ -140,6 +141,7 @@ class Engine:
             from lmcells.training.kernels.loss import FusedLoss
 
             self.loss = fused = FusedLoss(self.model)
+            self.tables = table_adam(fused, self.optimizer)
             self.draw = lambda: fused.draw(self.sampler, self.chunk, self.places, present=self.present)
             self.run = CapturedStep(self.step, generators=[self.sampler.generator])
 
@@ -149,12 +151,14 @@ class Engine:
 
     def step(self) -> None:
         """One step at `places`, as `lmcells train` takes it, in a form that a CUDA graph can hold."""
-        loss = self.loss(*self.draw())
-        parts = torch.stack([loss.reconstruction.sum(), loss.prior_divergence.sum()]) / self.sizes.batch
-        self.optimizer.zero_grad(set_to_none=True)
-        parts.sum().backward()  # type: ignore[no-untyped-call]
-        self.norm += clip_gradients(self.model, max_norm=0.0)
-        self.optimizer.step()
+        windows, draws = self.draw()
+        if self.tables:
+            self.tables.begin(windows.words)
+        loss = self.loss(windows, draws)
+        parts = torch.stack([loss.reconstruction.sum(), loss.prior_divergence.sum()])
+        self.model.zero_grad()
+        parts.backward(self.weights)  # type: ignore[no-untyped-call]
+        self.norm += descend(self.model, self.optimizer, tables=self.tables)
         self.losses += parts.detach()
 
     def train(self, n_steps: int | None = None) -> "Run":
@@ -173,7 +177,7 @@ class Engine:
                 break
         synchronize(self.places.device)
         seconds = time.perf_counter() - began
-        reconstruction, divergence = (self.losses / done).tolist()
+        reconstruction, divergence = (self.losses / (done * self.sizes.batch)).tolist()
         return Run(done * self.sizes.batch, seconds, reconstruction, divergence)
 
 
@@ -314,16 +318,19 @@ class PlainBatches(IterableDataset[dict[str, Tensor]]):
 
 GROUPS = (  # parts of kernel names, first match counts
     ("LSTM forward", ("lstm_forward",)),
-    ("LSTM backward", ("lstm_backward", "sum_over_time")),
+    ("LSTM backward", ("lstm_backward",)),
     ("attention", ("attention_forward", "attention_backward")),
-    ("moment table", ("moments_forward", "moments_backward", "project_rows")),
+    ("moment table", ("moments_", "linear_backward", "project_rows")),
     ("hinge", ("hinge_forward", "hinge_backward")),
-    ("windows and sections drawn", ("draw_windows", "draw_sections", "lay_out", "number_groups")),
+    ("windows and sections drawn", ("draw_windows", "draw_sections", "lay_out", "number_groups", "mark")),
     ("lookup", ("look_up",)),
     ("heads, prior and divergence of the centers", ("centers_forward", "centers_backward", "heads_")),
     ("sorted sums (gradients of all tables)", ("sum_runs", "sum_whole_chunks")),
-    ("sorting ids", ("sort", "Sort", "searchsorted", "radix", "Radix", "histogram", "scan", "Scan")),
-    ("Adam", ("Adam", "adam")),
+    (
+        "sorting ids",
+        ("sort", "Sort", "searchsorted", "radix", "Radix", "histogram", "scan", "Scan", "find_runs"),
+    ),
+    ("Adam", ("Adam", "adam", "update_rows")),
     ("matrix products", ("gemm", "nvjet", "cutlass", "splitK", "cublas", "dot_kernel", "gemv")),
     ("random numbers and dropout", ("distribution", "dropout", "random")),
     ("gathers of the sampler", ("index", "gather")),
@@ -349,8 +356,8 @@ def profile(engine: Engine, *, n_steps: int = 10) -> str:
     total = sum(spent for spent, _ in by_group.values())
     n_launches = sum(launches for _, launches in by_group.values())
     lines = [
-        f"Where a step of {engine.sizes.batch:,} goes ({total:.3f} ms in {n_launches} kernels; "
-        f"{engine.train(100).rate / 1e6:.2f} M centers/s)"
+        f"Where a step of {engine.sizes.batch:,} goes ({total:.3f} ms in {n_launches} kernels, many of them side by "
+        f"side; {engine.train(100).rate / 1e6:.2f} M centers/s)"
     ]
     for name, (spent, launches) in sorted(by_group.items(), key=lambda entry: -entry[1][0]):
         lines.append(f"  {name:44s} {spent:7.3f} ms {100 * spent / total:5.1f} %  {launches:4d} launches")
@@ -382,9 +389,9 @@ def measure_batches(
         print(f"{batch:8,d} {run.rate:11,.0f} {1e3 * batch / run.rate:11.3f} {peak:9.1f}", flush=True)
         if profile_to is not None and batch in (min(batches), max(batches)):
             profiles.append(profile(engine))
+            profile_to.write_text("\n\n".join(profiles) + "\n", encoding="utf-8")
         del engine
     if profile_to is not None:
-        profile_to.write_text("\n\n".join(profiles) + "\n", encoding="utf-8")
         print("\n" + "\n\n".join(profiles))
 
 

@@ -24,8 +24,9 @@ from torch import Tensor
 from lmcells.errors import ConfigError
 from lmcells.model import Batch, LatentMeaningCells, ModelConfig, SectionDraws, Windows
 from lmcells.training.device_corpus import AliasTable, Chunk, OccurrenceSections
-from lmcells.training.kernels import CapturedStep, kernels_available
+from lmcells.training.kernels import GROUPS, TABLE, CapturedStep, join, kernels_available
 from lmcells.training.sampler import Sampler
+from lmcells.training.task import Adam, descend
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if kernels_available() and not INTERPRETED else "cpu"
@@ -42,6 +43,7 @@ runs_kernels = pytest.mark.skipif(
     DEVICE == "cpu" and not INTERPRETED, reason="run by test_all_kernels_by_tritons_interpreter"
 )
 if DEVICE == "cuda" or INTERPRETED:
+    from lmcells.training.kernels.adam import TableAdam
     from lmcells.training.kernels.attention import attend_and_mix
     from lmcells.training.kernels.lookup import group_by_id, group_distinct, look_up, sum_rows
     from lmcells.training.kernels.loss import FusedLoss
@@ -163,21 +165,24 @@ def small_sampler(**settings: object) -> tuple[Sampler, Chunk]:
     return Sampler(config, generator, negatives, sections, ids(N_SECTIONS, 42).int()), chunk
 
 
+def seed_of(value: int) -> Tensor:
+    return torch.tensor([value], dtype=torch.int32, device=DEVICE)
+
+
 @runs_kernels
 def test_kernels_draw_the_samplers_windows() -> None:
     sampler, chunk = small_sampler(context_mask_rate=0.0, center_mask_rate=0.0)
     positions = torch.arange(500, device=DEVICE, dtype=torch.int32)
     present = positions < 490
     wanted = sampler.batch(chunk, positions, present=present)
-    found = draw_windows(sampler, chunk, positions, present=present)
+    found = draw_windows(sampler, chunk, positions, present=present, seed=seed_of(1))
     assert torch.equal(found.center, wanted.center)
     assert torch.equal(found.metadata, wanted.metadata)
     assert torch.equal(found.context_mask, wanted.context_mask)
     assert torch.equal(found.context[wanted.context_mask], wanted.context[wanted.context_mask])
     assert bool(found.center_mask.all())
-    assert not torch.equal(
-        found.negatives, draw_windows(sampler, chunk, positions, present=present).negatives
-    )
+    other = draw_windows(sampler, chunk, positions, present=present, seed=seed_of(3))
+    assert not torch.equal(found.negatives, other.negatives)
 
 
 @runs_kernels
@@ -185,15 +190,16 @@ def test_kernels_draw_masks_negatives_and_sections_as_often_as_the_sampler() -> 
     sampler, chunk = small_sampler(context_mask_rate=0.3, center_mask_rate=0.1)
     positions = torch.arange(20, 480, device=DEVICE, dtype=torch.int32).repeat(4)
     present = torch.ones_like(positions, dtype=torch.bool)
-    batch = draw_windows(sampler, chunk, positions, present=present)
+    batch = draw_windows(sampler, chunk, positions, present=present, seed=seed_of(2))
     _, in_segment, _ = chunk.windows_at(positions, radius=3)
     assert 0.67 < batch.context_mask[in_segment].float().mean() < 0.73
     assert 0.87 < batch.center_mask.float().mean() < 0.93
     # the chance of a word is proportional to its id + 1
     assert float(batch.negatives.float().mean()) == pytest.approx(2 * N_WORDS / 3, rel=0.03)
 
-    grouping, _ = group_distinct(torch.tensor([4, 9, 9], device=DEVICE).int(), n_ids=N_WORDS)
-    drawn = draw_sections(sampler.sections, grouping, n_draws=4_000, generator=sampler.generator)
+    grouping = group_distinct(torch.tensor([4, 9, 9], device=DEVICE).int(), n_ids=N_WORDS)
+    join(TABLE, positions)
+    drawn = draw_sections(sampler.sections, grouping, n_draws=4_000, seed=seed_of(4))
     assert drawn[:2].ne(drawn[1]).any()
     assert bool((drawn[2] == N_SECTIONS).all())
     for row, word in enumerate((4, 9)):
@@ -320,7 +326,7 @@ def test_dropout_in_lookups_is_undone_in_backward() -> None:
 
 
 def some_dropout() -> "Dropout":
-    return Dropout(0.2, torch.tensor([-77], dtype=torch.int32, device=DEVICE))
+    return Dropout(0.2, seed_of(-77))
 
 
 def kept_in_torch(n: int, dropout: "Dropout") -> Tensor:
@@ -342,19 +348,49 @@ def test_sums_by_id_are_exact_for_runs_of_any_length() -> None:
     absent = word_ids.masked_fill(~present, 70)
     wanted = torch.zeros(70, 128, device=DEVICE).index_add_(0, word_ids.long(), rows * present.unsqueeze(1))
     assert torch.equal(sum_rows(rows, group_by_id(absent, n_ids=70), width=100), wanted[:, :100])
-    grouping, group_of = group_distinct(absent, n_ids=70)
-    assert torch.equal(sum_rows(rows, grouping, width=100), wanted[:, :100])
-    assert torch.equal(grouping.of_group[group_of[present].long()], word_ids[present])
+    grouping, zeros = group_distinct(absent, n_ids=70), torch.zeros(70, 100, device=DEVICE)
+    join(GROUPS, absent)
+    assert torch.equal(sum_rows(rows, grouping, width=100, into=zeros.clone()), wanted[:, :100])
     distinct = word_ids[present].unique()
+    assert torch.equal(grouping.of_group[: len(distinct)], distinct)
+    assert torch.equal(grouping.group_of[distinct], torch.arange(len(distinct), device=DEVICE))
+    assert int((grouping.group_of < 0).sum()) == 70 - len(distinct)
     assert int(grouping.n_groups) == len(distinct)
     plus = torch.arange(70 * 100, device=DEVICE).float().view(70, 100)
-    by_group = sum_rows(rows, grouping, width=100, by_group=True, plus=plus)[: len(distinct)]
+    by_group = sum_rows(rows, grouping, width=100, plus=plus)[: len(distinct)]
     assert torch.equal(by_group, wanted[distinct, :100] + plus[: len(distinct)])
     part = slice(1_900, 2_200)
     wanted = torch.zeros(70, 128, device=DEVICE).index_add_(
         0, word_ids[part].long(), (rows * present.unsqueeze(1))[part]
     )
-    assert torch.equal(sum_rows(rows[part], grouping, width=100, first_position=1_900), wanted[:, :100])
+    found = sum_rows(rows[part], grouping, width=100, first_position=1_900, into=zeros)
+    assert torch.equal(found, wanted[:, :100])
+
+
+@runs_kernels
+def test_adam_of_tables_takes_adams_steps() -> None:
+    """On a table of words, in two parts, on another table, and on what is left to torch."""
+    torch.manual_seed(5)
+    shapes = [(70, 100), (30, 128), (5,)]
+    given = [torch.randn(shape, device=DEVICE) for shape in shapes]
+    found, wanted = (torch.nn.ParameterList([each.clone() for each in given]) for _ in range(2))
+    reference = torch.optim.Adam(wanted.parameters(), lr=0.01)
+    optimizer = Adam(found, learning_rate=0.01, device=torch.device(DEVICE))
+    tables = TableAdam(optimizer, [found[0]], [found[1]])
+    for n_ids in (70, 30, 9):
+        read = ids(n_ids, 20).int()
+        tables.begin(group_distinct(read, n_ids=70))
+        for each, other in zip(found, wanted, strict=True):
+            each.grad = torch.randn_like(each)
+            if each is found[0]:
+                each.grad[[word for word in range(70) if word not in read.tolist()]] = 0
+            other.grad = each.grad.clone()
+        norm = descend(found, optimizer, tables=tables)
+        torch.testing.assert_close(norm, torch.nn.utils.get_total_norm([each.grad for each in wanted]))
+        reference.step()
+    for each, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(each, other, rtol=1e-6, atol=1e-6)
+        assert int(optimizer.state[each]["step"]) == 3
 
 
 @needs_gpu

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import Command, adder, expander_settings, note_files, picked
+from lmcells.cli.arguments import Command, Options, expander_settings, note_files, picked
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import ConfigError, InputError, MissingExtra
 from lmcells.expansion.reader import SECTION_STYLES
@@ -21,29 +21,28 @@ from lmcells.integrations.shards import ENGINES, SHARD_NOTES
 from lmcells.notes.readers import ReadReport
 
 
-def _add_annotate(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_annotate(add: Options) -> None:
     add("notes INPUT", "file or folder of notes, - for standard input", nargs="+", type=Path)
     written = "file to write: .jsonl, .csv or .parquet; - writes JSON lines to standard output"
-    arguments.add_output(parser, "OUT", written, replaces="a file")
+    add.output("OUT", written, replaces="a file")
     text = "rows: the fields of an expansion and note_id; omop: rows of NOTE_NLP"
     add("--output-format", text, one_of=("rows", "omop"))
-    arguments.add_note_nlp(parser)
-    add = _add_expanding(parser, finding=True, resumes="a job")
-    add("--engine", "where to run", one_of=ENGINES)
-    add("--workers N", "processes, each of which loads the model (1)", type=int, default=1)
-    add("--shard-notes N", "notes per shard (%(default)d)", type=int, default=SHARD_NOTES)
+    add.note_nlp()
+    running = _add_expanding(add, finding=True, resumes="a job")
+    running("--engine", "where to run", one_of=ENGINES)
+    running("--workers N", "processes, each of which loads the model (1)", type=int, default=1)
+    running("--shard-notes N", "notes per shard (%(default)d)", type=int, default=SHARD_NOTES)
 
 
-def _add_expanding(parser: argparse.ArgumentParser, *, finding: bool, resumes: str) -> Callable[..., None]:
-    """How notes are read and expanded; -> a function that adds options of running."""
-    expanding = parser.add_argument_group("expanding")
-    arguments.add_expander(expanding)
+def _add_expanding(add: Options, *, finding: bool, resumes: str) -> Options:
+    """How notes are read and expanded; -> what adds options of running."""
+    expanding = add.group("expanding")
+    expanding.expander()
     if finding:
-        arguments.add_finding(expanding)
-    adder(expanding)("--sections", "how to find sections that the file does not give", one_of=SECTION_STYLES)
-    arguments.add_columns(parser.add_argument_group("reading notes"))
-    return adder(arguments.add_running(parser, resumes=resumes))
+        expanding.finding()
+    expanding("--sections", "how to find sections that the file does not give", one_of=SECTION_STYLES)
+    add.group("reading notes").columns()
+    return add.running(resumes=resumes)
 
 
 def _annotate(options: argparse.Namespace) -> None:
@@ -71,14 +70,12 @@ def _annotate(options: argparse.Namespace) -> None:
         print_result(options, {"output": str(options.output), **report}, [(title, rows)])
 
 
-def _add_audit(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_audit(add: Options) -> None:
     add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
-    arguments.add_output(parser, "FOLDER", "folder to write", replaces="an audit")
+    add.output("FOLDER", "folder to write", replaces="an audit")
     add("--min-count N", "minimum number of notes that have what is listed", number=2)
     add("--no-context", "write only counts, no examples from the notes")
-    add = _add_expanding(parser, finding=False, resumes="an audit")
-    add("--workers N", "processes", number=1)
+    _add_expanding(add, finding=False, resumes="an audit")("--workers N", "processes", number=1)
 
 
 def _audit(options: argparse.Namespace) -> None:
@@ -112,15 +109,14 @@ _FORMATS: dict[str, tuple[str, str | None, Callable[..., int]]] = {
 }  # what is written, the suffix of the file, and by which function
 
 
-def _add_export(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_export(add: Options) -> None:
     add("annotations ANNOTATIONS", "file written by `lmcells annotate`", type=Path)
     add("--notes NOTES", "the notes that were annotated", required=True, nargs="+", type=Path)
     add("--to", "what to write", required=True, choices=tuple(_FORMATS))
-    arguments.add_output(parser, "OUT", "folder (brat) or file to write", replaces="an export")
-    arguments.add_columns(parser)
-    arguments.add_note_nlp(parser)
-    arguments.add_json(parser)
+    add.output("OUT", "folder (brat) or file to write", replaces="an export")
+    add.columns()
+    add.note_nlp()
+    add.json()
 
 
 def _export(options: argparse.Namespace) -> None:

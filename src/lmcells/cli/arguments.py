@@ -16,52 +16,26 @@ if TYPE_CHECKING:  # not needed to parse, and slow to import
     from lmcells.integrations.omop import NoteNlpOptions
     from lmcells.integrations.rows import NoteFiles
 
-Group = argparse._ArgumentGroup  # what add_argument_group returns has no public name
-Commands = argparse._SubParsersAction  # nor has what add_subparsers returns
 REPEATED: dict[str, Any] = {"action": "append", "default": []}
 _HEADER_RULES = 'own headers: {"NAME": ["alias", ...]} in JSON'
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command: its help (summary, description, examples, with blank lines between), its options, and what it does."""
-
-    help: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], None]
-
-
-def command_group(help_: str, commands: Mapping[str, Command], *, metavar: str = "ACTION") -> Command:
-    """Return a command that has commands of its own, such as `inventory find` and `inventory check`."""
-
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        actions = parser.add_subparsers(dest="action", metavar=metavar, required=True)
-        for name, command in commands.items():
-            add_command(actions, name, command)
-
-    return Command(help_, add_arguments, lambda options: commands[options.action].run(options))
-
-
-def add_command(commands: "Commands[Any]", name: str, command: Command) -> argparse.ArgumentParser:
-    """Add a command under its name; -> its parser."""
-    summary, text = command.help.split("\n\n", 1)
-    description, examples = text.rsplit("\n\n", 1)
-    plain = argparse.RawDescriptionHelpFormatter
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary, description=description, epilog=examples, formatter_class=plain
-    )
-    command.add_arguments(parser)
-    return parser
-
-
-def adder(parser: argparse._ActionsContainer) -> Callable[..., None]:
-    """Return a function that adds options: `add("--seed N", "random seed (0)", type=int, default=0)`.
+class Options:
+    """Adds options to a parser: `add("--seed N", "random seed (0)", type=int, default=0)`.
 
     The first word is the name, the rest is how --help shows the value. A name with nothing else is a flag. `number` is
     the default of a whole number from `least` on, `one_of` are choices, the first by default; help ends with it.
+    Options that several commands share are methods.
     """
 
-    def add(
+    def __init__(
+        self, parser: argparse.ArgumentParser, group: argparse._ActionsContainer | None = None
+    ) -> None:
+        self.parser = parser
+        self._group = group or parser
+
+    def __call__(
+        self,
         declared: str,
         help_: str,
         *,
@@ -79,9 +53,111 @@ def adder(parser: argparse._ActionsContainer) -> Callable[..., None]:
             how["metavar"] = metavar
         elif not how:
             how["action"] = "store_true"
-        parser.add_argument(name, help=help_, **how)
+        self._group.add_argument(name, help=help_, **how)
 
-    return add
+    def group(self, title: str) -> "Options":
+        return Options(self.parser, self.parser.add_argument_group(title))
+
+    def either(self) -> "Options":
+        """Return what adds options of which only one may be given."""
+        return Options(self.parser, self.parser.add_mutually_exclusive_group())
+
+    def json(self) -> None:
+        self("--json", "print the summary as JSON")
+
+    def running(self, *, resumes: str) -> "Options":
+        """--resume and --json, and the group they stand in."""
+        running = self.group("running")
+        running("--resume", f"continue {resumes} that was stopped")
+        running.json()
+        return running
+
+    def columns(self) -> None:
+        """--format and the columns of a note: how notes are read; see `columns_of`."""
+        self("--format", "format of the notes (found automatically)", choices=FORMATS, default="auto")
+        self("--text-column NAME", "column of the text")
+        self("--id-column NAME", "column of the id")
+        self("--category-column NAME", "column of the note type")
+        self("--metadata-column NAME", "column of further metadata; may be repeated", **REPEATED)
+        self("--encoding NAME", "of the text, such as cp1252 or utf-16 (utf-8)", default="utf-8")
+        self("--delimiter CHARACTER", "between the fields of a table; tab for a tab (by the format)")
+
+    def reading(self) -> "Options":
+        """How notes are read and cut into sections, and the group to which a command adds its own."""
+        reading = self.group("reading notes")
+        reading.columns()
+        styles = (
+            "paper: the paper's expression; rules: ours; given: the file's own; auto: given, else rules; "
+        )
+        reading("--sections", styles + "none: no note is cut", choices=SECTION_STYLES, default="auto")
+        reading("--header-rules FILE", _HEADER_RULES, type=Path)
+        return reading
+
+    def finding(self) -> None:
+        """What is expanded besides the short forms of the inventory, and when the expander abstains."""
+        self("--no-letters", "do not expand by its letters what no inventory has")
+        self("--codes", "also read out codes such as pT3a, L5 and CD20")
+        self("--threshold P", "abstain below this probability (the model's own)", type=float)
+
+    def expander(self) -> None:
+        """The model, own senses and own headers; see `expander_settings`."""
+        self("--model DIR", "model folder (the shipped one)")
+        layers = "senses to add, forbid or pin over the shipped ones: CSV, TSV or JSON; may be repeated"
+        self("--inventory FILE", layers, **REPEATED)
+        self("--only-inventory FILE", "senses in place of the shipped ones")
+        self("--header-rules FILE", _HEADER_RULES)
+
+    def note_nlp(self) -> None:
+        """How OMOP's NOTE_NLP is written; see `note_nlp_options`."""
+        self("--nlp-date DATE", "omop: date, or date and time (now)")
+        self("--first-id N", "omop: note_nlp_id of the first row, for appending (1)", type=at_least(0))
+        concepts = "omop: CSV of section and concept_id, for section_concept_id"
+        self("--section-concepts FILE", concepts, type=Path)
+        self("--no-abstained", "omop: leave out short forms that were not expanded")
+
+    def output(self, metavar: str, meaning: str, *, replaces: str) -> None:
+        self(f"--output {metavar}", meaning, required=True, type=Path)
+        self.overwrite(replaces=replaces)
+
+    def overwrite(self, *, replaces: str) -> None:
+        """--overwrite, without which no command replaces a file or a folder."""
+        self("--overwrite", f"replace {replaces} that exists")
+
+    def dataset_output(self, *, senses: str) -> None:
+        """Where a dataset and its senses go."""
+        self.output("DATASET", "JSON lines to write", replaces="a dataset or inventory")
+        self("--inventory-output FILE", f"also write the senses that {senses} (JSON or CSV)", type=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: its help (summary, description, examples, with blank lines between), its options, and what it does."""
+
+    help: str
+    add_options: Callable[[Options], None]
+    run: Callable[[argparse.Namespace], None]
+
+    def add_to(self, commands: Any, name: str) -> argparse.ArgumentParser:
+        """Add the command to what `add_subparsers` returned; -> its parser."""
+        summary, text = self.help.split("\n\n", 1)
+        description, examples = text.rsplit("\n\n", 1)
+        plain = argparse.RawDescriptionHelpFormatter
+        parser: argparse.ArgumentParser = commands.add_parser(
+            name, help=summary, description=description, epilog=examples, formatter_class=plain
+        )
+        self.add_options(Options(parser))
+        return parser
+
+
+def command_group(help_: str, commands: Mapping[str, Command], *, metavar: str = "ACTION") -> Command:
+    """Return a command that has commands of its own, such as `inventory find` and `inventory check`."""
+
+    def add_commands(add: Options) -> None:
+        actions = add.parser.add_subparsers(dest="action", metavar=metavar, required=True)
+        for name, command in commands.items():
+            command.add_to(actions, name)
+
+    return Command(help_, add_commands, lambda options: commands[options.action].run(options))
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -105,30 +181,6 @@ def picked(options: argparse.Namespace, function: Callable[..., Any], **instead:
     return {name: value for name, value in vars(options).items() if name in names} | instead
 
 
-def add_json(parser: argparse._ActionsContainer) -> None:
-    adder(parser)("--json", "print the summary as JSON")
-
-
-def add_running(parser: argparse.ArgumentParser, *, resumes: str) -> Group:
-    """--resume and --json, and the group they stand in."""
-    running = parser.add_argument_group("running")
-    adder(running)("--resume", f"continue {resumes} that was stopped")
-    add_json(running)
-    return running
-
-
-def add_columns(reading: argparse._ActionsContainer) -> None:
-    """--format and the columns of a note: how notes are read; see `columns_of`."""
-    add = adder(reading)
-    add("--format", "format of the notes (found automatically)", choices=FORMATS, default="auto")
-    add("--text-column NAME", "column of the text")
-    add("--id-column NAME", "column of the id")
-    add("--category-column NAME", "column of the note type")
-    add("--metadata-column NAME", "column of further metadata; may be repeated", **REPEATED)
-    add("--encoding NAME", "of the text, such as cp1252 or utf-16 (utf-8)", default="utf-8")
-    add("--delimiter CHARACTER", "between the fields of a table; tab for a tab (by the format)")
-
-
 def columns_of(options: argparse.Namespace) -> Columns:
     return Columns(
         text=options.text_column,
@@ -146,50 +198,12 @@ def note_files(options: argparse.Namespace) -> "NoteFiles":
     return NoteFiles(options.notes, options.format, columns_of(options))
 
 
-def add_reading(parser: argparse.ArgumentParser) -> Group:
-    """How notes are read and cut into sections, and the group to which a command adds its own."""
-    reading = parser.add_argument_group("reading notes")
-    add_columns(reading)
-    add = adder(reading)
-    styles = "paper: the paper's expression; rules: ours; given: the file's own; auto: given, else rules; "
-    add("--sections", styles + "none: no note is cut", choices=SECTION_STYLES, default="auto")
-    add("--header-rules FILE", _HEADER_RULES, type=Path)
-    return reading
-
-
-def add_finding(parser: argparse._ActionsContainer) -> None:
-    """What is expanded besides the short forms of the inventory, and when the expander abstains."""
-    add = adder(parser)
-    add("--no-letters", "do not expand by its letters what no inventory has")
-    add("--codes", "also read out codes such as pT3a, L5 and CD20")
-    add("--threshold P", "abstain below this probability (the model's own)", type=float)
-
-
-def add_expander(parser: argparse._ActionsContainer) -> None:
-    """The model, own senses and own headers; see `expander_settings`."""
-    add = adder(parser)
-    add("--model DIR", "model folder (the shipped one)")
-    layers = "senses to add, forbid or pin over the shipped ones: CSV, TSV or JSON; may be repeated"
-    add("--inventory FILE", layers, **REPEATED)
-    add("--only-inventory FILE", "senses in place of the shipped ones")
-    add("--header-rules FILE", _HEADER_RULES)
-
-
 def expander_settings(options: argparse.Namespace) -> "ExpanderSettings":
     """Return which expander the options name; those that a command does not have keep their defaults."""
     from lmcells.expansion.settings import ExpanderSettings
 
     given = {name: value for name, value in picked(options, ExpanderSettings).items() if value is not None}
     return ExpanderSettings(**given, letters=not getattr(options, "no_letters", False))
-
-
-def add_note_nlp(parser: argparse._ActionsContainer) -> None:
-    """How OMOP's NOTE_NLP is written; see `note_nlp_options`."""
-    add = adder(parser)
-    add("--nlp-date DATE", "omop: date, or date and time (now)")
-    add("--first-id N", "omop: note_nlp_id of the first row, for appending (1)", type=at_least(0))
-    add("--section-concepts FILE", "omop: CSV of section and concept_id, for section_concept_id", type=Path)
-    add("--no-abstained", "omop: leave out short forms that were not expanded")
 
 
 def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -> "NoteNlpOptions | None":
@@ -214,23 +228,6 @@ def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -
 _WRITTEN = ("output", "inventory_output")
 # `annotate` returns the counts of a job that is done; `reproduce` always continues in its folder.
 _CHECK_THEMSELVES = ("annotate", "reproduce")
-
-
-def add_output(parser: argparse._ActionsContainer, metavar: str, meaning: str, *, replaces: str) -> None:
-    """--output, and --overwrite to replace what is there."""
-    adder(parser)(f"--output {metavar}", meaning, required=True, type=Path)
-    add_overwrite(parser, replaces=replaces)
-
-
-def add_overwrite(parser: argparse._ActionsContainer, *, replaces: str) -> None:
-    """--overwrite, without which no command replaces a file or a folder."""
-    adder(parser)("--overwrite", f"replace {replaces} that exists")
-
-
-def add_dataset_output(parser: argparse.ArgumentParser, *, senses: str) -> None:
-    """Where a dataset and its senses go."""
-    add_output(parser, "DATASET", "JSON lines to write", replaces="a dataset or inventory")
-    adder(parser)("--inventory-output FILE", f"also write the senses that {senses} (JSON or CSV)", type=Path)
 
 
 def part_of_split(output: Path, part: str) -> Path:

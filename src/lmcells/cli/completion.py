@@ -6,7 +6,7 @@ The script is made from the parser, so it knows what this version knows and star
 import argparse
 from collections.abc import Iterator
 
-from lmcells.cli.arguments import Command, adder
+from lmcells.cli.arguments import Command, Options
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -36,8 +36,8 @@ complete -o filenames -F _lmcells lmcells
 """
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    adder(parser)("shell", "the shell to write for", choices=SHELLS)
+def _add_arguments(add: Options) -> None:
+    add("shell", "the shell to write for", choices=SHELLS)
 
 
 def _run(options: argparse.Namespace) -> None:

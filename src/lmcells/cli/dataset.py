@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import REPEATED, Command, add_json, adder, note_files, part_of_split, picked
+from lmcells.cli.arguments import REPEATED, Command, Options, note_files, part_of_split, picked
 from lmcells.cli.terminal import ProgressLine, Table, account_rows, print_result
 from lmcells.errors import InputError
 from lmcells.evaluation.casi import OPTIONAL, build_casi_dataset
@@ -23,16 +23,15 @@ def _refuse_input_as_output(output: Path, inputs: Sequence[Path]) -> None:
         raise InputError(f"--output {output} is also an input. Choose another name for the dataset.")
 
 
-def _add_casi(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_casi(add: Options) -> None:
     add("raw RAW", "the CASI file", type=Path)
-    arguments.add_dataset_output(parser, senses="are left")
+    add.dataset_output(senses="are left")
     add("--canonical-forms FILE", "sense names: sf, target_lf_sense, target_label", type=Path)
     add("--section-map FILE", "CSV of two columns, CASI's header and the model's", type=Path)
     add("--match-short-forms DATASET", "keep only short forms of this dataset", type=Path)
     add("--keep-single-sense", "keep short forms that are left with one sense")
     add("--skip", "leave a filter out; may be repeated", **REPEATED, choices=OPTIONAL)
-    add_json(parser)
+    add.json()
 
 
 def _casi(options: argparse.Namespace) -> None:
@@ -75,24 +74,23 @@ def _why_empty(raw: Path, steps: list[dict[str, Any]]) -> str:
     return f"no row of {raw} is left: '{emptied['title']}' removes the last {emptied['removed']:,}. {advice}"
 
 
-def _add_reverse(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_reverse(add: Options) -> None:
     add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
     add("--inventory FILE", "senses, JSON or CSV", required=True, type=Path)
-    arguments.add_dataset_output(parser, senses="occur")
-    add = adder(parser.add_argument_group("what is drawn"))
-    add("--max-per-sense N", "maximum number of examples per sense (500)", default=500, type=int)
+    add.dataset_output(senses="occur")
+    drawn = add.group("what is drawn")
+    drawn("--max-per-sense N", "maximum number of examples per sense (500)", default=500, type=int)
     text = "keep short forms each of whose long forms is found N times in all notes (paper: 2), with all long forms"
-    add("--min-found N", text, default=0, type=int)
-    add("--window N", "words on each side, not counting stop words (20)", default=20, type=int)
-    add("--seed N", "random seed of the sample (0)", default=0, type=int)
-    add("--split NAME=SHARE,...", "one dataset per name; the part of a note depends on its id")
-    add("--allow-candidates", "keep windows that contain another long form of the short form")
-    add("--drop-repeated", "drop examples with the same words as another of their sense")
-    add("--spelled-forms", "only forms that have the short form's letters, in order")
+    drawn("--min-found N", text, default=0, type=int)
+    drawn("--window N", "words on each side, not counting stop words (20)", default=20, type=int)
+    drawn("--seed N", "random seed of the sample (0)", default=0, type=int)
+    drawn("--split NAME=SHARE,...", "one dataset per name; the part of a note depends on its id")
+    drawn("--allow-candidates", "keep windows that contain another long form of the short form")
+    drawn("--drop-repeated", "drop examples with the same words as another of their sense")
+    drawn("--spelled-forms", "only forms that have the short form's letters, in order")
     text = "with --sections paper: rarer headers are body text, as in a corpus of these notes (1)"
-    adder(arguments.add_reading(parser))("--min-header-count N", text, default=1, type=int)
-    add_json(parser)
+    add.reading()("--min-header-count N", text, default=1, type=int)
+    add.json()
 
 
 def _reverse(options: argparse.Namespace) -> None:

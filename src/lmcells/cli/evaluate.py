@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from lmcells.cli.arguments import Command, add_overwrite, adder, picked
+from lmcells.cli.arguments import Command, Options, picked
 from lmcells.cli.terminal import ProgressLine, print_columns, print_json, print_result, print_rows
 from lmcells.errors import InputError
 from lmcells.evaluation.calibrate import fit_calibration, report_calibration, score_mentions
@@ -28,10 +28,9 @@ _SHOWN_K = (2, 3)
 _SHOWN_LEAKED = 5
 
 
-def _add_evaluate(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_evaluate(add: Options) -> None:
     add("models MODEL", "model folder or baseline, see above", nargs="+")
-    add_what = adder(parser.add_mutually_exclusive_group())
+    add_what = add.either()
     add_what("--dataset DATASET", "labelled mentions, JSON lines", type=Path)
     text = "whole notes with marked short forms: JSON lines, a brat folder, or a Label Studio export"
     add_what("--notes FILE", text, type=Path)
@@ -48,7 +47,7 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     text += "masked-span where the model can"
     add("--ranking", text, choices=get_args(Ranking), default="auto")
     add("--output REPORT_DIR", "write the report into this folder", type=Path)
-    add_overwrite(parser, replaces="a report")
+    add.overwrite(replaces="a report")
     add("--json", "print the results as JSON")
     add("--seed N", "random seed of chance and of the intervals (0)", type=int, default=0)
 
@@ -179,8 +178,7 @@ def _leakage_remark(found: Mapping[str, Any]) -> str:
     )
 
 
-def _add_calibrate(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_calibrate(add: Options) -> None:
     add("model MODEL", "model folder; with --check also default (shipped)")
     add("--dataset DATASET", "JSON lines", required=True, type=Path)
     add("--inventory FILE", "senses, JSON or CSV", required=True, type=Path)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from lmcells.cli.arguments import REPEATED, Command, add_expander, add_finding, adder, expander_settings
+from lmcells.cli.arguments import REPEATED, Command, Options, expander_settings
 from lmcells.cli.terminal import has_colors, print_json
 from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.expansion.expanded_text import expand_text
@@ -27,16 +27,15 @@ _WIDEST_NAME = 34
 _SUFFIXES = (".txt", ".text", ".md")  # a name that ends so is a file, even if it does not exist
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_arguments(add: Options) -> None:
     add("note TEXT | FILE | -", "the note, a file, or - for standard input", nargs="?", default="-")
-    add_expander(parser)
-    add_finding(parser)
+    add.expander()
+    add.finding()
     add("--sections", "how sections are found", one_of=SECTION_STYLES)
     text = "metadata of the note, such as category=Echo, for senses that depend on it; may be repeated"
     add("--metadata NAME=VALUE", text, **REPEATED)
     add("--encoding NAME", "of a file or standard input (utf-8)", default="utf-8")
-    add = adder(parser.add_mutually_exclusive_group())
+    add = add.either()
     add("--json", "print JSON on a terminal too")
     add("--pretty", "show the note when piped too, without colours")
     add("--expanded", "print the note with its short forms written out")
@@ -130,8 +129,10 @@ def render(text: str, expansions: Sequence[Expansion], *, width: int = 100, colo
         lines += ["", paint(_clean(section or "no section"), _BOLD if section else _DIM)]
         for expansion, name in group:
             written = _clean(text[expansion.start : expansion.end])
+            certainty = "-" if expansion.probability is None else f"{expansion.probability:.0%}"
+            certainty = "def." if expansion.source == "definition" else certainty
             opening = f"  {paint(f'{written:<{written_width}}', _color(expansion))}  {name:<{name_width}}  "
-            opening += f"{_certainty(expansion):>5}"
+            opening += f"{certainty:>5}"
             # Alternatives stand in a column of their own, or below the names where those take its space.
             indent = short_indent = len(f"  {written:<{written_width}}  ")
             if len(name) <= name_width and indent + name_width + 8 <= width // 2 + 20:
@@ -149,12 +150,6 @@ def _name(expansion: Expansion, text: str) -> str:
     written = text[expansion.start : expansion.end]
     best = expansion.candidates[0].long_form if expansion.candidates else written
     return f"? {_clean(best)} ({(expansion.abstained or '').replace('_', ' ')})"
-
-
-def _certainty(expansion: Expansion) -> str:
-    if expansion.source == "definition":
-        return "def."
-    return f"{expansion.probability:.0%}" if expansion.probability is not None else "-"
 
 
 def _alternatives(expansion: Expansion) -> str:

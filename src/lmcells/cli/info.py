@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.cli.arguments import Command, add_json, add_output, adder
+from lmcells.cli.arguments import Command, Options
 from lmcells.cli.terminal import Table, flat_rows, print_result
 from lmcells.corpus import Corpus
 from lmcells.corpus.corpus import FORMAT as CORPUS
@@ -16,7 +16,6 @@ from lmcells.corpus.corpus import MANIFEST
 from lmcells.corpus.packing import pack_corpus, unpack_corpus
 from lmcells.errors import InputError
 from lmcells.files import read_tensors
-from lmcells.language_model.config import LanguageModelConfig
 from lmcells.language_model.folder import EMBEDDINGS, is_language_model, read_folder
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import CONFIG, TOKENIZER, WEIGHTS, model_folder
@@ -38,14 +37,9 @@ def _info(options: argparse.Namespace) -> None:
         named = {"corpus": str(path), "fingerprint": corpus.manifest.fingerprint}
         print_result(options, named | corpus.manifest.to_dict(), _corpus_tables(corpus))
     elif is_language_model(path):
-        config, saved = read_folder(path)
-        summary = _summarize_language_model(path, config, saved)
-        print_result(options, summary, _language_model_tables(config, summary))
+        print_result(options, *_describe_language_model(path))
     elif (path / CONFIG).is_file():
-        model = PretrainedModel.from_pretrained(path, verify=options.verify)
-        n = sum(array.size for array in model.arrays.values())
-        data = {"model": str(path), "n_parameters": n, "config": model.config.to_dict()}
-        print_result(options, data, _model_tables(model, n))
+        print_result(options, *_describe_model(PretrainedModel.from_pretrained(path, verify=options.verify)))
     else:
         raise InputError(
             f"{path} is neither a corpus (no {MANIFEST}) nor a model (no {CONFIG}). "
@@ -74,8 +68,8 @@ def _corpus_tables(corpus: Corpus) -> Iterator[Table]:
             yield f"{kind}: {n_values:,} values, by tokens", counts
 
 
-def _model_tables(model: PretrainedModel, n_parameters: int) -> Iterator[Table]:
-    config = model.config
+def _describe_model(model: PretrainedModel) -> tuple[dict[str, Any], list[Table]]:
+    config, n_parameters = model.config, sum(array.size for array in model.arrays.values())
     rows: list[tuple[str, Any]] = [
         ("kind", config.kind),
         ("written by", f"lmcells {config.written_by}"),
@@ -87,47 +81,37 @@ def _model_tables(model: PretrainedModel, n_parameters: int) -> Iterator[Table]:
         ("tokenizer rules", config.tokenizer),
         ("seed", str(config.seed)),
     ]
-    yield str(model.folder), rows
-    yield "settings", flat_rows(config.model)
-    yield "training", flat_rows(config.training)
-    yield "corpus", flat_rows(config.corpus)
-    yield _most_frequent(model.words, model.word_counts)
+    made_with = {"settings": config.model, "training": config.training, "corpus": config.corpus}
+    tables: list[Table] = [
+        (str(model.folder), rows),
+        *((name, flat_rows(each)) for name, each in made_with.items()),
+    ]
+    data = {"model": str(model.folder), "n_parameters": n_parameters, "config": config.to_dict()}
+    return data, [*tables, _most_frequent(model.words, model.word_counts)]
 
 
-def _summarize_language_model(
-    folder: Path, config: LanguageModelConfig, saved: dict[str, Any]
-) -> dict[str, Any]:
-    arrays = read_tensors(folder / WEIGHTS)
+def _describe_language_model(folder: Path) -> tuple[dict[str, Any], list[Table]]:
+    config, saved = read_folder(folder)
+    arrays, training = read_tensors(folder / WEIGHTS), saved["training"]
     n_parameters = sum(array.size for array in arrays.values())
-    n_in_tables = sum(array.size for name, array in arrays.items() if name in EMBEDDINGS)
-    settings = {name: saved[name] for name in ("corpus", "training", "files", "written_by")}
-    return {
-        "model": str(folder),
-        "kind": "elmo",
-        "n_parameters": n_parameters,
-        "n_parameters_without_embeddings": n_parameters - n_in_tables,
-        "config": {"language_model": config.to_dict(), **settings},
-    }
-
-
-def _language_model_tables(config: LanguageModelConfig, summary: dict[str, Any]) -> Iterator[Table]:
-    saved = summary["config"]
-    training = saved["training"]
+    n_others = n_parameters - sum(array.size for name, array in arrays.items() if name in EMBEDDINGS)
     rows: list[tuple[str, Any]] = [
         ("kind", f"elmo ({config.kind})"),
         ("written by", f"lmcells {saved['written_by']}"),
         ("words", config.n_words),
-        ("parameters", summary["n_parameters"]),
-        ("parameters without embeddings", summary["n_parameters_without_embeddings"]),
+        ("parameters", n_parameters),
+        ("parameters without embeddings", n_others),
         ("bytes", sum(file["bytes"] for file in saved["files"].values())),
         ("tokenizer rules", TOKENIZER),
         ("seed", str(training.get("seed"))),
         ("training ended when", _ENDINGS.get(str(training.get("ended_by")), "not recorded")),
     ]
-    yield summary["model"], rows
-    yield "settings", flat_rows(config.to_dict())
-    yield "training", flat_rows(training)
-    yield "corpus", flat_rows(saved["corpus"])
+    made_with = {"settings": config.to_dict(), "training": training, "corpus": saved["corpus"]}
+    settings = {name: saved[name] for name in ("corpus", "training", "files", "written_by")}
+    counts = {"n_parameters": n_parameters, "n_parameters_without_embeddings": n_others}
+    data = {"model": str(folder), "kind": "elmo", **counts}
+    data["config"] = {"language_model": config.to_dict(), **settings}
+    return data, [(str(folder), rows), *((name, flat_rows(each)) for name, each in made_with.items())]
 
 
 def _most_frequent(words: list[str], counts: npt.NDArray[np.integer]) -> Table:
@@ -146,23 +130,22 @@ def _unpack(options: argparse.Namespace) -> None:
     print_result(options, {"corpus": str(corpus.folder), **corpus.manifest.to_dict()}, _corpus_tables(corpus))
 
 
-def _add_info(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_info(add: Options) -> None:
     add("path FOLDER", "a corpus, a model, or default: the shipped model", type=Path)
     add("--verify", "compare the checksum of every file")
-    add_json(parser)
+    add.json()
 
 
-def _add_pack(parser: argparse.ArgumentParser) -> None:
-    adder(parser)("corpus CORPUS", "corpus folder", type=Path)
-    add_output(parser, "FILE", "file to write", replaces="a file")
-    add_json(parser)
+def _add_pack(add: Options) -> None:
+    add("corpus CORPUS", "corpus folder", type=Path)
+    add.output("FILE", "file to write", replaces="a file")
+    add.json()
 
 
-def _add_unpack(parser: argparse.ArgumentParser) -> None:
-    adder(parser)("packed FILE", "file written by `lmcells pack`", type=Path)
-    add_output(parser, "CORPUS", "folder to write", replaces="a corpus")
-    add_json(parser)
+def _add_unpack(add: Options) -> None:
+    add("packed FILE", "file written by `lmcells pack`", type=Path)
+    add.output("CORPUS", "folder to write", replaces="a corpus")
+    add.json()
 
 
 _INFO = """\

@@ -5,7 +5,6 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from lmcells.analysis import Row, gate, sections
 from lmcells.analysis.interpolation import STEPS, interpolate
 from lmcells.analysis.statistics import with_interval
 from lmcells.cli import inspect_view as views
-from lmcells.cli.arguments import add_reading, adder, at_least, command_group, note_files
+from lmcells.cli.arguments import Options, at_least, command_group, note_files
 from lmcells.cli.inspect_words import MIXTURES, NEIGHBORS, SENSES, UNCERTAINTY, VECTORS
 from lmcells.cli.terminal import print_columns, print_rows
 from lmcells.errors import InputError
@@ -27,11 +26,10 @@ from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 
 
-def _add_sections(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_sections(add: Options) -> None:
     add("section NAME", "a section that the model knows", nargs="?")
     add("--top N", "list N nearest sections, or sections of each cluster", number=10)
-    add = adder(parser.add_argument_group("all sections"))
+    add = add.group("all sections")
     add("--clusters N", f"how many clusters ({sections.N_CLUSTERS}, or fewer sections)", type=at_least(1))
     add("--sections N", "how many sections, those with the most words", number=200)
     networks = "variational: embeddings that gate and attention read; prior: those of the model network"
@@ -41,25 +39,24 @@ def _add_sections(parser: argparse.ArgumentParser) -> None:
 def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     if options.section is not None:
         found = sections.nearest_sections(model, options.section, n=options.top)
-        figure = views.draw(options, "figures.draw_nearest_sections", found)
-        return found, figure, partial(_print_nearest_sections, found)
+        yield found, views.draw(options, "figures.draw_nearest_sections", found)
+        _print_nearest_sections(found)
+        return
     how = {"network": options.network, "n_clusters": options.clusters, "n_sections": options.sections}
     clusters = sections.cluster_sections(model, **how)
     shared = sections.shared_neighbors(model, n_sections=options.sections)
     data: dict[str, Any] = {"shared_neighbors": shared, "network": options.network, "clusters": clusters}
-    if not (options.json or options.output):
-        return data, None, partial(_print_clusters, data, options.top)
-    mapped = sections.map_sections(model, **how)
-    figure = views.draw(options, "point_figures.draw_section_map", mapped)
-
-    def print_view() -> None:
-        _print_clusters(data, options.top)
+    figure = None
+    if options.json or options.output:
+        data["map"] = mapped = sections.map_sections(model, **how)
+        figure = views.draw(options, "point_figures.draw_section_map", mapped)
+    yield data, figure
+    _print_clusters(data, options.top)
+    if figure is not None:
         print(
             f"{options.output}: {len(figure.axes[0].texts)} of {len(mapped.sections)} sections named, the others had "
             f"no room; trustworthiness {mapped.trustworthiness:.2f}."
         )
-
-    return {**data, "map": mapped}, figure, print_view
 
 
 def _print_nearest_sections(found: Row) -> None:
@@ -83,8 +80,7 @@ def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
     print(f"The two networks have {shared:.1f} of a section's 10 nearest sections in common, on average.")
 
 
-def _add_gate(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_gate(add: Options) -> None:
     add("notes NOTES", "file or folder of notes", nargs="*", type=Path)
     add("--dataset DATASET", "JSON lines that `lmcells dataset` wrote, instead of notes", type=Path)
     add("--text TEXT", "one note, instead of files")
@@ -92,7 +88,7 @@ def _add_gate(parser: argparse.ArgumentParser) -> None:
     text = "show N short forms with the words around them, from the least weight to the most"
     add("--examples N", text, number=8, least=0)
     views.add_ranker(add)
-    add_reading(parser)
+    add.reading()
 
 
 def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
@@ -110,19 +106,12 @@ def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> views.
     summary, alone = gate.summarise_gate(ranker, examples), gate.weigh_alone(ranker)
     checks = gate.check_gate(examples, summary, alone)
     shown = gate.spread(examples, n=options.examples)
-
-    def print_view() -> None:
-        _print_summary(summary, n_shown=options.top)
-        _print_checks(checks)
-        _print_examples(shown)
-
-    data = {
-        "summary": summary,
-        "checks": checks,
-        "examples": list(map(asdict, shown)),
-        "sections_alone": alone,
-    }
-    return data, views.draw(options, "figures.draw_gate", summary, checks, alone), print_view
+    data = {"summary": summary, "checks": checks, "examples": list(map(asdict, shown))}
+    data["sections_alone"] = alone
+    yield data, views.draw(options, "figures.draw_gate", summary, checks, alone)
+    _print_summary(summary, n_shown=options.top)
+    _print_checks(checks)
+    _print_examples(shown)
 
 
 def _occurrences(
@@ -130,17 +119,11 @@ def _occurrences(
 ) -> Iterator[gate.Occurrence]:
     if options.dataset is not None:
         examples = read_dataset(options.dataset, report=report)
-        if options.inventory is None:  # any short form has a gate
-            return gate.occurrences_of(examples)
-        return gate.occurrences_of(each for each in examples if each.short_form in inventory)
-    reading = {"sections": options.sections, "header_rules": options.header_rules}
-    return gate.occurrences_in(_notes(options, report), inventory, **reading)
-
-
-def _notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
-    if options.text is not None:
-        yield Note("text", options.text)
-    yield from note_files(options).read(report)
+        is_any = options.inventory is None  # any short form has a gate
+        return gate.occurrences_of(each for each in examples if is_any or each.short_form in inventory)
+    notes = note_files(options).read(report) if options.text is None else [Note("text", options.text)]
+    how = {"sections": options.sections, "header_rules": options.header_rules}
+    return gate.occurrences_in(notes, inventory, **how)
 
 
 def _print_summary(summary: Row, *, n_shown: int) -> None:
@@ -198,8 +181,7 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _add_interpolation(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_interpolation(add: Options) -> None:
     add("short_form SHORT_FORM", "a short form of the inventory")
     add("--section NAME", "the section; may be given several times", required=True, action="append")
     add("--text TEXT", "a text that contains the short form (none: no words around it)")
@@ -214,13 +196,7 @@ def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) 
     calibration = calibration_of(model, ranking=options.ranking)
     how = {"text": options.text, "steps": options.steps, "calibration": calibration}
     paths = [interpolate(ranker, options.short_form, section=each, **how) for each in options.section]
-
-    figure = views.draw(options, "figures.draw_interpolation", paths)
-    return {"paths": paths}, figure, partial(_print_paths, paths)
-
-
-def _print_paths(paths: Sequence[Row]) -> None:
-    """Print the probabilities at a few of the steps, at the learnt weight, and without a section."""
+    yield {"paths": paths}, views.draw(options, "figures.draw_interpolation", paths)
     for path in paths:
         words = f"{path.n_words or 'no'} words around it"
         weight = f"the gate gives the section {path.learnt_weight:.2f}"

@@ -1,16 +1,16 @@
 """What the views of `lmcells inspect` share: options, opening models, and showing a result.
 
-A view looks at a model and returns its data, a figure or None, and a function that prints the table.
+A view is a generator: it looks at a model, yields its data and a figure or None, and then prints the table.
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
 from lmcells.analysis.interpolation import section_ranker
-from lmcells.cli.arguments import Command, add_overwrite, adder, at_least
+from lmcells.cli.arguments import Command, Options, at_least
 from lmcells.cli.terminal import print_json
 from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion import SenseInventory, load_inventory
@@ -19,44 +19,44 @@ from lmcells.expansion.ranking import PosteriorRanker, Ranking
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
 
-Seen = tuple[Mapping[str, Any], Any, Callable[[], None]]
+Seen = Iterator[tuple[Mapping[str, Any], Any]]
 
 _FIGURES = (".svg", ".pdf", ".png")
 
 
-def add_min_count(add: Callable[..., None]) -> None:
+def add_min_count(add: Options) -> None:
     text = "only words seen N times or more in training (the 10,000 most frequent)"
     add("--min-count N", text, type=at_least(1))
 
 
-def add_inventory(add: Callable[..., None]) -> None:
+def add_inventory(add: Options) -> None:
     add("--inventory FILE", "short forms and their long forms, JSON or CSV (the shipped ones)", type=Path)
 
 
-def add_ranker(add: Callable[..., None]) -> None:
+def add_ranker(add: Options) -> None:
     add_inventory(add)
     ways = "masked-span: by what fits where the short form is masked; divergence: the paper's; "
     ways += "auto: masked-span if the model supports it"
     add("--ranking", ways, choices=get_args(Ranking), default="auto")
 
 
-def add_model(add: Callable[..., None]) -> None:
+def add_model(add: Options) -> None:
     add("--model MODEL", "model folder, or default (the shipped model)", default=DEFAULT)
     add("--json", "print the data as JSON, not as a table")
 
 
 def view(
     help_: str,
-    add_options: Callable[[argparse.ArgumentParser], None],
+    add_options: Callable[[Options], None],
     look: Callable[[argparse.Namespace, PretrainedModel], Seen],
 ) -> Command:
     """A command that looks at a model, writes the figure of --output, and prints the data as JSON or as a table."""
 
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        add_options(parser)
-        add_model(adder(parser))
-        adder(parser)("--output FILE", f"also write a figure ({', '.join(_FIGURES)})", type=Path)
-        add_overwrite(parser, replaces="a figure")
+    def add_all(add: Options) -> None:
+        add_options(add)
+        add_model(add)
+        add("--output FILE", f"also write a figure ({', '.join(_FIGURES)})", type=Path)
+        add.overwrite(replaces="a figure")
 
     def run(options: argparse.Namespace) -> None:
         output = options.output
@@ -64,7 +64,8 @@ def view(
             found = f"found the extension {output.suffix!r}" if output.suffix else "found no extension"
             raise InputError(f"--output {output}: {found}, allowed: {', '.join(_FIGURES)}.")
         model = PretrainedModel.from_pretrained(model_folder(options.model))
-        data, figure, print_view = look(options, model)
+        view = look(options, model)
+        data, figure = next(view)
         if figure is not None:
             from lmcells.figure_style import save_as
 
@@ -76,9 +77,9 @@ def view(
         if options.json:
             print_json({"model": str(model.folder), **data})
         else:
-            print_view()
+            next(view, None)  # prints the table
 
-    return Command(help_, add_arguments, run)
+    return Command(help_, add_all, run)
 
 
 def open_inventory(options: argparse.Namespace) -> SenseInventory:

@@ -2,10 +2,8 @@
 
 import argparse
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any
 
 from lmcells.analysis import Row
 from lmcells.analysis.cells import WordCells
@@ -18,14 +16,13 @@ from lmcells.analysis.statistics import N_RESAMPLES, with_interval
 from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, associations, named_words, word_variances
 from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors
 from lmcells.cli import inspect_view as views
-from lmcells.cli.arguments import Command, add_overwrite, adder, picked
+from lmcells.cli.arguments import Command, Options, picked
 from lmcells.cli.terminal import print_columns, print_result, print_rows, table
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
 
 
-def _add_neighbors(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_neighbors(add: Options) -> None:
     add("word WORD", "a word that the model knows")
     add("--section NAME", f'the section it is in, or "{NULL_SECTION}" (its average over sections)')
     text = "the other words' cells: under the same section, or expected over their own sections"
@@ -37,10 +34,7 @@ def _add_neighbors(parser: argparse.ArgumentParser) -> None:
 
 def _look_at_neighbors(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     found = nearest_words(WordCells(model), **picked(options, nearest_words))
-    return found, views.draw(options, "figures.draw_nearest_words", found), partial(_print_nearest, found)
-
-
-def _print_nearest(found: Row) -> None:
+    yield found, views.draw(options, "figures.draw_nearest_words", found)
     if found.section is None:
         where, moved = f"on average, seen {found.count:,} times", ""
     else:
@@ -52,8 +46,7 @@ def _print_nearest(found: Row) -> None:
     print_rows(found.neighbors, columns)
 
 
-def _add_senses(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_senses(add: Options) -> None:
     add("word WORD", "a word that the model knows")
     add("--sections NAME", "sections to look at", nargs="+", default=[])
     add("--words WORD", "words to compare it with", nargs="+", default=[])
@@ -66,12 +59,7 @@ def _add_senses(parser: argparse.ArgumentParser) -> None:
 def _look_at_senses(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     cells = WordCells(model)
     senses, movement = word_senses(cells, **picked(options, word_senses)), measure_movement(cells)
-    figure = views.draw(options, "figures.draw_senses", senses)
-    return {**senses, "movement": movement}, figure, partial(_print_senses, senses, movement)
-
-
-def _print_senses(senses: Row, movement: Row) -> None:
-    """Print each section with its nearest words, a table whose columns are the sections' letters, and the movement."""
+    yield {**senses, "movement": movement}, views.draw(options, "figures.draw_senses", senses)
     print(f"{senses.word}, seen {senses.count:,} times")
     every = [*senses.sections, senses.average]
     letters = [_letter(column) for column in range(len(senses.sections))]
@@ -101,8 +89,7 @@ def _letter(column: int) -> str:
     return (_letter(more - 1) if more else "") + ascii_uppercase[letter]
 
 
-def _add_mixtures(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_mixtures(add: Options) -> None:
     add("names NAME", "a word or phrase; with --sections, a section", nargs="+")
     add("--sections", "the names are sections")
     add("--top N", "list N components of each mixture, the heaviest", number=5, least=0)
@@ -116,12 +103,7 @@ def _look_at_mixtures(options: argparse.Namespace, model: PretrainedModel) -> vi
     marginals = list(by_name.values())
     data = compare(marginals, **picked(options, compare))
     part = "word" if options.sections else "section"
-    figure = views.draw(options, "point_figures.draw_mixtures", marginals, data.divergences, part=part)
-    return data, figure, partial(_print_comparison, data, part=part, n_shown=options.top)
-
-
-def _print_comparison(data: Row, *, part: str, n_shown: int) -> None:
-    """Print a table of each mixture's components, then one of the divergences."""
+    yield data, views.draw(options, "point_figures.draw_mixtures", marginals, data.divergences, part=part)
     for each in data.marginals:
         covered = "" if each.covered > 0.9995 else f" with {each.covered:.0%} of the weight"
         seen = "" if each.n_seen is None else f" of {each.n_seen:,}"
@@ -132,9 +114,9 @@ def _print_comparison(data: Row, *, part: str, n_shown: int) -> None:
             f"between them; effectively {each.n_effective:.1f} {part}s\n"
             f"  a meaning tells {_with_error(each.information)} nats about its {part}"
         )
-        if n_shown:
+        if options.top:
             columns = part + " {name} | weight {weight:.3f} | variance {variance:.3f}"
-            print_rows(each.components[:n_shown], columns)
+            print_rows(each.components[: options.top], columns)
         print()
     if not data.divergences:
         return
@@ -153,10 +135,9 @@ def _with_error(found: Mapping[str, float]) -> str:
 _VECTORS_OF = {"words": word_vectors, "sections": section_vectors}
 
 
-def _add_vectors(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_vectors(add: Options) -> None:
     add("--output FILE", f"write the vectors ({', '.join(FORMATS)})", required=True, type=Path)
-    add_overwrite(parser, replaces="a file")
+    add.overwrite(replaces="a file")
     add("--what", "whose vectors", one_of=tuple(_VECTORS_OF))
     views.add_model(add)
 
@@ -173,8 +154,7 @@ def _write_vectors(options: argparse.Namespace) -> None:
     print_result(options, data, [(str(options.output), [*summary.items(), *left_out])])
 
 
-def _add_uncertainty(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_uncertainty(add: Options) -> None:
     add("words WORD", "words to show as well, marked in the figure", nargs="*")
     text = "rank words by the variance within their cells, between their sections, or in total"
     add("--by", text, one_of=VARIANCES)
@@ -188,35 +168,27 @@ def _add_uncertainty(parser: argparse.ArgumentParser) -> None:
 def _look_at_uncertainty(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     measured = word_variances(model, inventory=views.open_inventory(options), min_count=options.min_count)
     named = named_words(model, measured, options.words)
-    found = associations(measured, n_resamples=options.resamples, seed=options.seed)
-    data = {
-        "by": options.by,
-        "n_words": len(measured),
-        "words": named,
-        "most": sorted(measured, key=lambda row: -row[options.by])[: options.top],
-        "least": sorted(measured, key=lambda row: row[options.by])[: options.top],
-        "associations": found,
-    }
-    figure = views.draw(options, "point_figures.draw_uncertainty", measured, found, named=named)
-    return data, figure, partial(_print_uncertainty, data, options.min_count)
-
-
-def _print_uncertainty(data: Mapping[str, Any], at_least: int) -> None:
-    print(f"{data['n_words']:,} words seen {at_least:,} times or more")
+    rhos = associations(measured, n_resamples=options.resamples, seed=options.seed)
+    most = sorted(measured, key=lambda row: -row[options.by])[: options.top]
+    least = sorted(measured, key=lambda row: row[options.by])[: options.top]
+    data = {"by": options.by, "n_words": len(measured), "words": named, "most": most, "least": least}
+    data["associations"] = rhos
+    yield data, views.draw(options, "point_figures.draw_uncertainty", measured, rhos, named=named)
+    print(f"{len(measured):,} words seen {options.min_count:,} times or more")
     columns = "{word} | count {count:,} | sections {n_sections:.1f} | senses {n_senses} | "
     columns += "within {within:.4f} | percentile {percentile:.0f} | between {between:.4f} | total {total:.4f}"
     rows = table([], columns)
-    titles = ("asked for:", f"largest variance {data['by']}:", f"smallest variance {data['by']}:")
-    for title, group in zip(titles, ("words", "most", "least"), strict=True):
+    largest, smallest = f"largest variance {options.by}:", f"smallest variance {options.by}:"
+    for title, group in {"asked for:": named, largest: most, smallest: least}.items():
         words = []
-        for each in data[group]:
+        for each in group:
             shown = {"n_senses": each.n_senses or None, "percentile": 100 * each.share_below}
             words.append(Row(each, word=f"  {each.word}", **shown))
         rows += [[title, *[""] * 7], *table(words, columns)[1:]] if words else []
     print_columns(rows)
     print("\nSpearman's rank correlation [95 %]")
     by_row: dict[tuple[str, str], dict[str, str]] = {}
-    for each in data["associations"]:
+    for each in rhos:
         against = each.against + (f", {each.given} fixed" if each.given else "")
         by_row.setdefault((against, f"{each.n_words:,}"), {})[each.variance] = with_interval(each.rho)
     found = [(*names, *(rho.get(name, "-") for name in VARIANCES)) for names, rho in by_row.items()]

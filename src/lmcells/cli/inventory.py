@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import REPEATED, Command, adder, at_least, picked
+from lmcells.cli.arguments import REPEATED, Command, Options, at_least, picked
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, InventoryError, MissingExtra
@@ -26,15 +26,14 @@ from lmcells.pretrained.folder import DEFAULT, model_folder
 _N_SHOWN = 10
 
 
-def _add_find(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_find(add: Options) -> None:
     add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
-    arguments.add_output(parser, "FILE", "senses to write: .csv or .json", replaces="an inventory")
+    add.output("FILE", "senses to write: .csv or .json", replaces="an inventory")
     add("--min-count N", "minimum number of notes that define a sense", number=2)
     text = 'senses that are known, for definitions such as "left eye (OS)" (the shipped ones)'
     add("--inventory FILE", text, type=Path)
-    arguments.add_columns(parser.add_argument_group("reading notes"))
-    arguments.add_json(parser)
+    add.group("reading notes").columns()
+    add.json()
 
 
 def _find(options: argparse.Namespace) -> None:
@@ -78,13 +77,12 @@ def _n_ambiguous(inventory: SenseInventory) -> int:
     return sum(len(senses) > 1 for senses in inventory.by_short_form.values())
 
 
-def _add_check(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_check(add: Options) -> None:
     add("inventory INVENTORY", "senses, JSON or CSV", type=Path)
     add("--model MODEL", "model folder, or default (shipped)", default=DEFAULT)
     add("--corpus CORPUS", "also count the senses in this corpus", type=Path)
     add("--all", f"list everything, not only the {_N_SHOWN} worst of each")
-    arguments.add_json(parser)
+    add.json()
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -173,19 +171,18 @@ def _print_list(title: str, lines: Sequence[str], *, n: int) -> None:
             print(f"  and {n - len(lines):,} more: --all")
 
 
-def _add_compile(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_compile(add: Options) -> None:
     add("inventory INVENTORY", "senses, JSON or CSV", type=Path)
     add("--corpus CORPUS", "corpus folder", required=True, type=Path)
     add("--model MODEL", "model folder, or default (shipped)", required=True)
-    arguments.add_output(parser, "NEW_MODEL", "folder to write", replaces="a model")
+    add.output("NEW_MODEL", "folder to write", replaces="a model")
     add("--min-count N", "how often a long form must occur in the corpus (4)", type=at_least(1))
     text = "maximum number of phrases in the phrase store; the rarest others are dropped (no limit)"
     add("--prototypes N", text, type=at_least(1), dest="max_prototypes")
     text = "senses whose long forms are kept in the store too; may be repeated"
     add("--long-forms INVENTORY", text, type=Path, **REPEATED)
     add("--device auto|cpu|cuda", "where to compute (auto)", default="auto")
-    arguments.add_json(parser)
+    add.json()
 
 
 def _compile(options: argparse.Namespace) -> None:
@@ -223,21 +220,19 @@ def _compile(options: argparse.Namespace) -> None:
     print_result(options, {"model": str(options.output), **result}, [(str(options.output), rows)])
 
 
-def _add_link(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_link(add: Options) -> None:
     add("inventory INVENTORY", "senses, CSV, TSV or JSON; shipped: those of the package")
-    add_file = adder(parser.add_mutually_exclusive_group())
+    add_file = add.either()
     add_file("--concepts CONCEPT.csv", "OMOP's table of concepts", type=Path)
     add_file("--umls MRCONSO.RRF", "UMLS's table of names", type=Path)
     text = "only concepts of this vocabulary, such as SNOMED or SNOMEDCT_US; may be repeated"
     add("--vocabulary NAME", text, **REPEATED)
     written = "senses to write: .csv, .tsv or .json; FILE.report.csv says how"
-    arguments.add_output(parser, "FILE", written, replaces="an inventory")
-    arguments.add_json(parser)
+    add.output("FILE", written, replaces="an inventory")
+    add.json()
 
 
 def _link(options: argparse.Namespace) -> None:
-    """Fill concept ids by the names of concepts, and report what was ambiguous."""
     if not (options.concepts or options.umls):
         raise InputError("no table of concepts was given. Give --concepts CONCEPT.csv or --umls MRCONSO.RRF.")
     _require_suffix(options.output)

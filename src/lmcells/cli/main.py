@@ -14,19 +14,15 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import lmcells
-from lmcells.cli.arguments import Command, add_command, refuse_existing_outputs
+from lmcells.cli.arguments import Command, refuse_existing_outputs
 from lmcells.errors import LmcellsError
 
-# Each command, and the module of `lmcells.cli` that has it in its `COMMANDS`.
-_ELSEWHERE = {"audit": "annotate", "export": "annotate", "review": "serve", "calibrate": "evaluate"}
-_ELSEWHERE |= {"pack": "info", "unpack": "info"}
-COMMANDS = {
-    name: _ELSEWHERE.get(name, name)
-    for name in (
-        "expand annotate audit export serve review inventory prepare train calibrate dataset evaluate reproduce "
-        "inspect info pack unpack completion"
-    ).split()
-}
+# Each command, and the module of `lmcells.cli` that has it in its `COMMANDS`, if that has another name.
+_NAMES = (
+    "expand annotate audit:annotate export:annotate serve review:serve inventory prepare train calibrate:evaluate "
+    "dataset evaluate reproduce inspect info pack:info unpack:info completion"
+)
+COMMANDS = {name: module or name for name, _, module in (each.partition(":") for each in _NAMES.split())}
 BAD_INPUT = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as if by SIGPIPE
@@ -54,12 +50,11 @@ def build_parser(names: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentPar
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in names:
         command: Command = import_module(f"lmcells.cli.{COMMANDS[name]}").COMMANDS[name]
-        add_command(commands, name, command).set_defaults(run=command.run)
+        command.add_to(commands, name).set_defaults(run=command.run)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Only the command that is asked for: importing all of them takes longer than expanding a note.
     names = [name for name in given[:1] if name in COMMANDS] or tuple(COMMANDS)

@@ -5,18 +5,18 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import Command, add_output, add_reading, add_running, adder, columns_of, picked
+from lmcells.cli.arguments import Command, Options, columns_of, picked
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.corpus import Corpus, CorpusSettings
 from lmcells.corpus.build import READING, build_corpus
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(add: Options) -> None:
     defaults = CorpusSettings()
-    adder(parser)("inputs INPUT", "file or folder of notes", nargs="+", type=Path)
-    add_output(parser, "CORPUS", "folder to write", replaces="a corpus")
-    add_reading(parser)
-    add, least = adder(parser.add_argument_group("what is kept")), defaults.min_header_count
+    add("inputs INPUT", "file or folder of notes", nargs="+", type=Path)
+    add.output("CORPUS", "folder to write", replaces="a corpus")
+    add.reading()
+    add, least = add.group("what is kept"), defaults.min_header_count
     words = f"keep words seen more than N times ({defaults.min_count})"
     add("--min-count N", words, type=int, default=defaults.min_count)
     add("--min-header-count N", f"headers seen at least N times get an id ({least})", type=int, default=least)
@@ -24,7 +24,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--stop-words", 'also read words such as "of" and "the"')
     text = "share of sections in which a short form that the note defines is read as its long form (0)"
     add("--spell-out SHARE", text, type=float, default=defaults.spelled_out, dest="spelled_out")
-    add = adder(add_running(parser, resumes="a build"))
+    add = add.running(resumes="a build")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     add("--workers N", "processes (all cores)", type=int, default=cores)
 

@@ -5,13 +5,12 @@ import os
 import sys
 from pathlib import Path
 
-from lmcells.cli.arguments import REPEATED, Command, adder, picked
+from lmcells.cli.arguments import REPEATED, Command, Options, picked
 from lmcells.cli.terminal import ProgressLine, print_json
 from lmcells.errors import InputError
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_arguments(add: Options) -> None:
     add("--config FILE", "protocol, TOML", required=True, type=Path)
     add("--output REPORT_DIR", "folder for all results", required=True, type=Path)
     add("--data FOLDER", "folder of the training text (the variable LMCELLS_DATA)", type=Path)
@@ -25,7 +24,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    """Run the steps that are not done, print a line for each, and say what is left."""
     # A large part of the package: the command line starts without it.
     from lmcells.evaluation.reproduce import Workspace, execute, load_protocol, plan_steps
 

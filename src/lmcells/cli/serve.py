@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import REPEATED, Command, adder, expander_settings, picked
+from lmcells.cli.arguments import REPEATED, Command, Options, expander_settings, picked
 from lmcells.cli.terminal import ProgressLine
 from lmcells.errors import ConfigError, InputError, MissingExtra
 from lmcells.notes.readers import ReadReport
@@ -26,17 +26,16 @@ _START_SECONDS = 60.0  # for the page to open
 _EXTRA = ("fastapi", "httptools", "prometheus_client", "pydantic", "starlette", "uvicorn")
 
 
-def _add_serve(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_serve(add: Options) -> None:
     add("--host", "address to listen on (127.0.0.1: this machine only)", default="127.0.0.1")
     port = os.environ.get("LMCELLS_PORT", "8000")
     add("--port", "port to listen on, 0 for a free one (LMCELLS_PORT, else 8000)", type=int, default=port)
     add("--reviews FILE", "file for the reviewers' decisions (SQLite, mode 0600)")
-    arguments.add_expander(parser)
+    add.expander()
     add("--workers N", "processes (1)", type=int, default=1)
     add("--log-format", "of the log on standard error", one_of=("text", "json"))
     add("--check", "only ask the service on this port whether it is ready")
-    add = adder(parser.add_argument_group("access"))
+    add = add.group("access")
     add("--token-file FILE", "tokens that clients may send, one per line", type=Path)
     add("--tls-certificate FILE", "PEM file: serve https", dest="certificate")
     add("--tls-key FILE", "its private key, unless it is in the same file", dest="key")
@@ -44,7 +43,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     add("--allowed-host NAME", text, **REPEATED)
     add("--root-path PATH", "path under which a proxy serves it, such as /acronyms", default="")
     add("--trusted-proxy IP", "proxy whose X-Forwarded-For is believed, repeatable", **REPEATED)
-    add = adder(parser.add_argument_group("limits"))
+    add = add.group("limits")
     for each in fields(ServiceSettings):
         if each.metadata:
             name = f"--{each.name.replace('_', '-')} {each.metadata['metavar']}"
@@ -83,20 +82,17 @@ def _serve(options: argparse.Namespace) -> None:
         serve(server, n_workers=options.workers)
 
 
-def _add_review(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `lmcells serve`, and its own."""
-    add = adder(parser)
+def _add_review(add: Options) -> None:
     add("notes NOTES", "files or folders of notes to add to the queue", nargs="*", type=Path)
     add("--reviewer NAME", "name of the reviewer (%(default)s)", default=_user())
     add("--no-browser", "only print the address of the page")
     add("--export NAME", f"print reviews and exit: {', '.join(EXPORTS)}", choices=tuple(EXPORTS))
-    arguments.add_columns(parser.add_argument_group("reading notes"))
-    _add_serve(parser)
-    parser.set_defaults(port=0)
+    add.group("reading notes").columns()
+    _add_serve(add)
+    add.parser.set_defaults(port=0)
 
 
 def _review(options: argparse.Namespace) -> None:
-    """Add the notes, then serve the page until a signal ends it; or export."""
     if options.reviews is None:
         raise InputError("give --reviews FILE, where decisions are kept. It is made if it does not exist.")
     if options.export and not Path(options.reviews).exists():

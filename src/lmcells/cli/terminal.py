@@ -89,9 +89,8 @@ def print_result(options: argparse.Namespace, data: Mapping[str, Any], tables: I
         for title, rows in tables:
             if title:
                 print(title)
-            width = max((len(name) for name, _ in rows), default=0)
-            for name, value in rows:
-                print(f"  {name:<{width}}  {f'{value:,}' if isinstance(value, int) else value}")
+            shown = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in rows]
+            print_columns(shown, left=(0, 1))
 
 
 def print_columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> None:
@@ -105,9 +104,7 @@ def print_columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) 
         print("  ".join(["", *cells]).rstrip())
 
 
-class _Dashes(string.Formatter):
-    """Writes None as a dash."""
-
+class _NoneAsDash(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> Any:
         return "-" if value is None else super().format_field(value, format_spec)
 
@@ -116,7 +113,10 @@ def table(rows: Iterable[Mapping[str, Any]], columns: str) -> list[list[str]]:
     """Titles and cells of a table; a column is its title and how to format a row: "word {word} | seen {count:,}"."""
     parts = [column.partition("{") for column in columns.split(" | ")]
     titles = [title.strip() for title, _, _ in parts]
-    return [titles, *([_Dashes().vformat(brace + form, (), row) for _, brace, form in parts] for row in rows)]
+    return [
+        titles,
+        *([_NoneAsDash().vformat(brace + form, (), row) for _, brace, form in parts] for row in rows),
+    ]
 
 
 def print_rows(rows: Iterable[Mapping[str, Any]], columns: str, *, left: Sequence[int] = (0,)) -> None:

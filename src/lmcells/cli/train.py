@@ -7,32 +7,23 @@ import sys
 import warnings
 from pathlib import Path
 
-from lmcells.cli.arguments import REPEATED, Command, add_overwrite, add_running, adder, picked
+from lmcells.cli.arguments import REPEATED, Command, Options, picked
 from lmcells.cli.terminal import ProgressLine, print_result
-from lmcells.pretrain import ELMO, KINDS, TrainedModel, train
+from lmcells.pretrain import ELMO, KINDS, train
 from lmcells.training import PRESETS, TrainingStopped, TrainingWarning
 
 _ASKED_FOR = ("seed", "settings", "corpus")  # what a record repeats of the command line
-_OVERRIDES = (
-    "epochs",
-    "seed",
-    "batch_size",
-    "learning_rate",
-    "metadata",
-)  # flags that are settings of training
+_SETTINGS = ("epochs", "seed", "batch_size", "learning_rate", "metadata")  # of training, and flags
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = adder(parser)
+def _add_arguments(add: Options) -> None:
     add("corpus CORPUS", "corpus folder", type=Path)
     add("--output MODEL", "folder to write", required=True, type=Path)
     add("--from MODEL", "model to adapt: default, or a model folder", dest="from_model")
-    add = adder(parser.add_argument_group("settings"))
+    add = add.group("settings")
     add("--kind", "kind of model (lmc)", choices=KINDS)
-    text = (
-        "paper: to the letter; tuned: the paper's model, tuned; default: the best measured; adapt: for --from"
-    )
-    add("--preset", text, choices=PRESETS)
+    text = "paper: to the letter; tuned: the paper's model, tuned; default: the best measured; "
+    add("--preset", text + "adapt: for --from", choices=PRESETS)
     text = "TOML file with [model] ([language_model] of elmo) and [training]; it may name a preset"
     add("--config FILE", text, type=Path)
     add("--epochs N", "passes over the corpus")
@@ -42,15 +33,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--metadata KIND", "kind of metadata to condition on (section)")
     text = "any other setting of the TOML file; may be repeated"
     add("--set TABLE.KEY=VALUE", text, dest="overrides", **REPEATED)
-    add = adder(parser.add_argument_group("saving"))
+    add = add.group("saving")
     text = "of the stored weights; int8: word vectors in eight bits, the rest in sixteen"
     add("--dtype", text, one_of=("float32", "float16", "int8"))
     add("--prototypes N", "maximum number of phrases in the phrase store, 50 bytes each (128000)", type=int)
     text = "senses whose long forms enter the store first, besides the shipped ones; may be repeated"
     add("--long-forms INVENTORY", text, type=Path, **REPEATED)
-    running = add_running(parser, resumes="a run")
-    add_overwrite(running, replaces="a model and its MODEL.training")
-    add = adder(running)
+    add = add.running(resumes="a run")
+    add.overwrite(replaces="a model and its MODEL.training")
     add("--device auto|cpu|cuda", "where to train (auto)", default="auto")
     text = "score this dataset after each epoch or check (see training.evaluations); may be repeated"
     add("--evaluate DATASET", text, type=Path, **REPEATED)
@@ -60,8 +50,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    flags = ((flag, getattr(options, flag)) for flag in _OVERRIDES)
+    flags = ((flag, getattr(options, flag)) for flag in _SETTINGS)
     named = [f"training.{flag}={value}" for flag, value in flags if value is not None]
+    given = picked(options, train, overrides=[*named, *options.overrides])
     shown: list[str] = []
 
     def show(message: str) -> None:
@@ -76,26 +67,18 @@ def _run(options: argparse.Namespace) -> None:
         warnings.simplefilter("always", TrainingWarning)
         warnings.showwarning = lambda message, *_: print(f"lmcells train: {message}", file=sys.stderr)
         try:
-            overrides = [*named, *options.overrides]
-            trained = train(**picked(options, train, overrides=overrides), on_progress=show)
+            trained = train(**given, on_progress=show)
         except TrainingStopped as stopped:
             print(f"lmcells train: {stopped}", file=sys.stderr)
             number = signal.SIGINT if "SIGINT" in str(stopped) else signal.SIGTERM
             raise SystemExit(128 + number) from None
-    if int(os.environ.get("RANK", "0")) == 0:  # torchrun starts several processes, of which one prints
-        _print_summary(options, trained)
-
-
-def _print_summary(options: argparse.Namespace, trained: TrainedModel) -> None:
+    if int(os.environ.get("RANK", "0")) != 0:  # torchrun starts several processes, of which one prints
+        return
     kind = trained.model.config.kind
-    is_elmo = kind not in KINDS
     record = {name: value for name, value in trained.record.items() if name not in _ASKED_FOR}
-    summary = {
-        "model": str(trained.folder),
-        **({"kind": ELMO, "encoder": kind} if is_elmo else {"kind": kind}),
-        **{name: value for name, value in record.items() if name != "losses"},
-        **record.get("losses", {}),
-    }
+    losses = record.pop("losses", {})
+    named_kind = {"kind": kind} if kind in KINDS else {"kind": ELMO, "encoder": kind}
+    summary = {"model": str(trained.folder), **named_kind, **record, **losses}
     rows = [
         (name.replace("_", " "), f"{value:,.4g}" if isinstance(value, float) else value)
         for name, value in summary.items()

@@ -24,7 +24,7 @@ from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write, read_json, sha256, write_json
 from lmcells.integrations.omop import NoteNlpOptions
-from lmcells.integrations.rows import NoteFiles, RowLayout, check_format, open_rows
+from lmcells.integrations.rows import NoteFiles, check_format, open_rows
 from lmcells.integrations.shards import (
     SHARD_NOTES,
     AnnotationTask,
@@ -41,7 +41,7 @@ from lmcells.notes.readers import ReadReport
 from lmcells.notes.readers.opening import STDIN
 from lmcells.pretrained.folder import model_folder
 
-PLAN = "plan.json"
+_PLAN = "plan.json"
 
 OnProgress = Callable[[int, int, float | None], None]
 """Called with the number of notes and of characters done, and the share of the input, None if that is unknown."""
@@ -65,30 +65,23 @@ def annotate(
     Neither the engine, nor the number of workers, nor stopping and resuming changes the file by a byte. A job that is
     already done is not done again: its counts are returned.
 
-    Args:
-        notes: The files to read.
-        output: The file to write: `.jsonl`, `.csv` or `.parquet`. A stream gets JSON lines as the notes are read.
-        expander: The model, inventory and threshold; by default the shipped ones.
-        omop: Write rows of OMOP's NOTE_NLP instead of our own, by these options.
-        engine: `local`, `ray` or `spark`.
-        workers: The number of processes or actors, each of which loads the model.
-        shard_notes: Notes per shard, the unit of work that survives when the job is stopped.
-        resume: Continue a job that was stopped.
-        overwrite: Replace a file that another job wrote.
-        on_progress: Called with the progress of the job.
+    The suffix of `output` is its format: `.jsonl`, `.csv` or `.parquet`; a stream gets JSON lines at once.
+    `omop` writes rows of OMOP's NOTE_NLP instead of our own. `engine` is `local`, `ray` or `spark`, with so many
+    `workers`, each of which loads the model; a shard of `shard_notes` is the unit of work that survives when the job is
+    stopped. `overwrite` replaces a file that another job wrote.
     """
     for name, value in {"--workers": workers, "--shard-notes": shard_notes}.items():
         if value < 1:
             raise ConfigError(f"{name}: found {value}, allowed: 1 or more.")
     run, settings = find_engine(engine, workers=workers), expander or ExpanderSettings()
+    totals, progress = _Totals(), Progress(notes, on_progress)
     if not isinstance(output, Path):
         shared_expander(settings)
-        task = AnnotationTask(settings, _dated(omop, datetime.now()))
-        totals, progress, reading = _Totals(), _Progress(notes, on_progress), ReadReport()
+        task, reading = AnnotationTask(settings, _dated(omop, datetime.now())), ReadReport()
         shards = shards_of(notes.read(reading), n_notes=shard_notes)
         with open_rows(output, ".jsonl", task.layout) as write:
-            for counts, rows_of_shard in in_order(run(task, shards)):
-                write(rows_of_shard)
+            for counts, rows in in_order(run(task, shards)):
+                write(rows)
                 output.flush()
                 totals.add(counts)
                 progress.advance(counts["n_notes"], counts["n_characters"], reading)
@@ -96,24 +89,33 @@ def annotate(
     check_format(output)
     if STDIN in notes.paths and resume:
         raise ConfigError("--resume: standard input cannot be read again. Save the notes to a file first.")
-    rows = f"omop, {omop}" if omop else "annotations"
-    plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
-    done = report_of(beside(output, "report.json"), plan)
+    kind = f"omop, {omop}" if omop else "annotations"
+    job = ShardJob(notes, output, settings, rows=kind, shard_notes=shard_notes, resume=resume)
+    done = job.report_in(beside(output, "report.json"))
     if done and not overwrite and output.is_file() and done.get("sha256") == sha256(output):
         return done
-    begun = begun_plan(output) if resume else None
-    if begun is None and output.exists() and not overwrite:
+    if job.begun is None and output.exists() and not overwrite:
         raise InputError(
             f"{output} exists already, and was made from other notes or settings. Choose another --output, or replace "
             "it with --overwrite."
         )
     shared_expander(settings)  # report what is wrong with the model here, once
-    with open_parts(output, plan, begun) as began:
-        task = AnnotationTask(settings, _dated(omop, began))
-        job = ShardJob(notes, output, on_progress)
-        job.run(task, run, n_notes=shard_notes)
-        report = job.join(task.layout) | {"sha256": sha256(output)}
-        write_json(beside(output, "report.json"), {**report, "plan": plan}, indent=1)
+    with job.open_parts() as began, (job.parts / "rejected.jsonl").open("w+", encoding="utf-8") as rejected:
+        task, reading = AnnotationTask(settings, _dated(omop, began)), _RejectingReport(file=rejected)
+        job.run(task, run, reading, progress)
+        with (
+            atomic_write(output) as temporary,
+            open_rows(temporary, output.suffix.lower(), task.layout) as write,
+        ):
+            for counts, rows in job.results():
+                write(rows)
+                totals.add(counts)
+                for note_id, reason in counts["failed"]:
+                    rejected.write(_rejected_row(reason, note_id=note_id))
+            _keep(rejected, beside(output, "rejected.jsonl"))
+            report = totals.report(reading)
+        report["sha256"] = sha256(output)
+        write_json(beside(output, "report.json"), {**report, "plan": job.plan}, indent=1)
     return report
 
 
@@ -152,87 +154,6 @@ class _Totals:
         }
 
 
-class _Progress:
-    """Reports the progress of a job, by the bytes read of its files."""
-
-    def __init__(self, notes: NoteFiles, on_progress: OnProgress) -> None:
-        self._n_bytes = 0 if STDIN in notes.paths else sum(file.stat().st_size for file in notes.files())
-        self._on_progress = on_progress
-        self._n_notes = self._n_characters = 0
-
-    def advance(self, n_notes: int, n_characters: int, reading: ReadReport) -> None:
-        self._n_notes += n_notes
-        self._n_characters += n_characters
-        share = min(1.0, reading.n_bytes / self._n_bytes) if self._n_bytes else None
-        self._on_progress(self._n_notes, self._n_characters, share)
-
-
-class ShardJob:
-    """Reads the notes, stores the results by shard, and joins them at the end."""
-
-    def __init__(self, notes: NoteFiles, output: Path, on_progress: OnProgress) -> None:
-        self._notes = notes
-        self._output = output
-        self._progress = _Progress(notes, on_progress)
-        self._rejected = beside(output, "parts") / "rejected.jsonl"
-        self.reading = ReadReport()  # what was read and skipped
-        self._n_shards = 0
-
-    def run(self, task: Task, run: Engine, *, n_notes: int) -> None:
-        """Do the work for all shards that are not done yet, and write each result to its part."""
-        for result in run(task, self._shards(n_notes)):
-            counts, _ = parse_result(result)
-            with atomic_write(self._part(counts["number"]), durable=True) as path:
-                path.write_bytes(result)
-            self._progress.advance(counts["n_notes"], counts["n_characters"], self.reading)
-
-    def _shards(self, n_notes: int) -> Iterator[Shard]:
-        """Read all notes, record skipped rows, and yield the shards that are not done yet."""
-        with self._rejected.open("w", encoding="utf-8") as file:
-            self.reading = _RejectingReport(file=file)
-            for shard in shards_of(self._notes.read(self.reading), n_notes=n_notes):
-                self._n_shards += 1
-                if self._part(shard.number).exists():
-                    self._progress.advance(len(shard.notes), shard.n_characters, self.reading)
-                else:
-                    yield shard
-
-    def results(self) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """Yield the counts and the rows of each part, in the order of the notes."""
-        for number in range(self._n_shards):
-            path = self._part(number)
-            try:
-                yield parse_result(path.read_bytes())
-            except (OSError, ValueError, KeyError, TypeError):
-                again = "Delete it and continue with --resume."
-                raise InputError(f"{path} is missing or damaged. {again}") from None
-
-    def join(self, layout: RowLayout) -> dict[str, Any]:
-        """Join the parts in the order of the notes, and return the counts."""
-        totals = _Totals()
-        with (
-            atomic_write(self._output) as temporary,
-            open_rows(temporary, self._output.suffix.lower(), layout) as write,
-            self._rejected.open("a", encoding="utf-8") as rejected,
-        ):
-            for counts, rows in self.results():
-                write(rows)
-                totals.add(counts)
-                for note_id, reason in counts["failed"]:
-                    rejected.write(_rejected_row(reason, note_id=note_id))
-            rejected.flush()
-            kept = beside(self._output, "rejected.jsonl")
-            if rejected.tell():
-                with atomic_write(kept) as copy:
-                    shutil.copyfile(self._rejected, copy)
-            else:
-                kept.unlink(missing_ok=True)
-            return totals.report(self.reading)
-
-    def _part(self, number: int) -> Path:
-        return beside(self._output, "parts") / f"part-{number:06}.jsonl"
-
-
 @dataclass(slots=True)
 class _RejectingReport(ReadReport):
     """Writes skipped rows to a file at once, so that none is lost and none is held in memory."""
@@ -251,82 +172,144 @@ def _rejected_row(
     return json.dumps(row) + "\n"
 
 
-def make_plan(
-    notes: NoteFiles, output: Path, *, settings: ExpanderSettings, rows: str, shard_notes: int
-) -> dict[str, Any]:
-    """Describe a job: one with the same plan can be resumed, and is not repeated once it is done.
+def _keep(rejected: TextIO, path: Path) -> None:
+    """Copy the rejected rows to where they stay; without any there is no file."""
+    if not rejected.tell():
+        path.unlink(missing_ok=True)
+        return
+    rejected.seek(0)
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as copy:
+        shutil.copyfileobj(rejected, copy)
 
-    Notes and model are identified by the names, sizes and dates of their files, senses by their content.
+
+class Progress:
+    """Reports the progress of a job, by the bytes read of its files."""
+
+    def __init__(self, notes: NoteFiles, on_progress: OnProgress) -> None:
+        self._n_bytes = 0 if STDIN in notes.paths else sum(file.stat().st_size for file in notes.files())
+        self._on_progress = on_progress
+        self._n_notes = self._n_characters = 0
+
+    def advance(self, n_notes: int, n_characters: int, reading: ReadReport) -> None:
+        self._n_notes += n_notes
+        self._n_characters += n_characters
+        share = min(1.0, reading.n_bytes / self._n_bytes) if self._n_bytes else None
+        self._on_progress(self._n_notes, self._n_characters, share)
+
+
+class ShardJob:
+    """A job whose results are kept by shard, in the folder `parts`, until it is done.
+
+    A job with the same `plan` can be resumed, and is not repeated once it is done. In a plan, notes and model are
+    identified by the names, sizes and dates of their files, senses by their content. `rows` says what is written.
     """
-    for path in notes.paths:
-        if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
-            raise ConfigError(f"--output {output} is inside {path}, which is read. Choose another folder.")
-    folder = model_folder(settings.model or None)
-    senses = [sha256(file) if file.is_file() else None for file in settings.files]
-    if settings.only_inventory is None:
-        senses.append(hashlib.sha256(repr(list(shipped_inventory())).encode()).hexdigest())
-    return {
-        "version": lmcells.__version__,
-        "paths": [str(path) for path in notes.paths],
-        "inputs": _digest(notes.files()),
-        "format": notes.format,
-        "columns": [str(each) for each in astuple(notes.columns)],
-        "model": _digest(file for file in folder.rglob("*") if file.is_file()) if folder.is_dir() else None,
-        "inventory": senses,
-        "sections": settings.sections,
-        "threshold": settings.threshold,
-        "found": [settings.letters, settings.codes],
-        "output": output.suffix.lower(),
-        "rows": rows,
-        "shard_notes": shard_notes,
-    }
+
+    def __init__(
+        self,
+        notes: NoteFiles,
+        output: Path,
+        settings: ExpanderSettings,
+        *,
+        rows: str,
+        shard_notes: int,
+        resume: bool,
+    ) -> None:
+        for path in notes.paths:
+            if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
+                inside = f"--output {output} is inside {path}, which is read"
+                raise ConfigError(f"{inside}. Choose another folder.")
+        self._notes, self._output, self._n_notes = notes, output, shard_notes
+        self._n_shards = 0
+        self.parts = beside(output, "parts")
+        folder = model_folder(settings.model or None)
+        weights = [file for file in folder.rglob("*") if file.is_file()]
+        senses = [sha256(file) if file.is_file() else None for file in settings.files]
+        if settings.only_inventory is None:
+            senses.append(hashlib.sha256(repr(list(shipped_inventory())).encode()).hexdigest())
+        self.plan: dict[str, Any] = {
+            "version": lmcells.__version__,
+            "paths": [str(path) for path in notes.paths],
+            "inputs": _digest(notes.files()),
+            "format": notes.format,
+            "columns": [str(each) for each in astuple(notes.columns)],
+            "model": _digest(weights) if folder.is_dir() else None,
+            "inventory": senses,
+            "sections": settings.sections,
+            "threshold": settings.threshold,
+            "found": [settings.letters, settings.codes],
+            "output": output.suffix.lower(),
+            "rows": rows,
+            "shard_notes": shard_notes,
+        }
+        saved = _saved(self.parts / _PLAN) if resume else {}
+        self.begun = saved if "plan" in saved else None  # the job that is resumed: its plan and its time
+
+    def report_in(self, path: Path) -> dict[str, Any] | None:
+        """Return the counts of a finished job, if its plan is the same."""
+        saved = _saved(path)
+        return saved if saved.pop("plan", None) == self.plan else None
+
+    @contextmanager
+    def open_parts(self) -> Iterator[datetime]:
+        """Continue a job that was stopped, or start over; yields when it began. The parts go when the job is done."""
+        try:
+            yield self._begin()
+            shutil.rmtree(self.parts)
+        except OSError as error:  # reading errors are InputErrors
+            raise InputError(f"{self._output} cannot be written: {error.strerror or error}.") from error
+        finally:
+            if self.parts.is_dir() and not any(self.parts.glob("part-*")):  # nothing to resume
+                shutil.rmtree(self.parts, ignore_errors=True)
+
+    def _begin(self) -> datetime:
+        if self.begun is None:
+            shutil.rmtree(self.parts, ignore_errors=True)
+            self.parts.mkdir(parents=True, mode=0o700)  # it holds text of the notes
+            self.begun = {"plan": self.plan, "time": datetime.now().isoformat()}  # OMOP's dates are local
+            write_json(self.parts / _PLAN, self.begun)
+        before = self.begun["plan"]
+        if before != self.plan:
+            changed = ", ".join(name for name in self.plan if before.get(name) != self.plan[name])
+            raise InputError(
+                f"--resume: {self.parts} was started with another {changed}. "
+                "Use the same settings, or leave out --resume to start over."
+            )
+        return datetime.fromisoformat(self.begun["time"])
+
+    def run(self, task: Task, run: Engine, reading: ReadReport, progress: Progress) -> None:
+        """Read all notes, and do the work for all shards that are not done yet."""
+
+        def shards_left() -> Iterator[Shard]:
+            for shard in shards_of(self._notes.read(reading), n_notes=self._n_notes):
+                self._n_shards += 1
+                if self._part(shard.number).exists():
+                    progress.advance(len(shard.notes), shard.n_characters, reading)
+                else:
+                    yield shard
+
+        for result in run(task, shards_left()):
+            counts, _ = parse_result(result)
+            with atomic_write(self._part(counts["number"]), durable=True) as path:
+                path.write_bytes(result)
+            progress.advance(counts["n_notes"], counts["n_characters"], reading)
+
+    def results(self) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Yield the counts and the rows of each shard, in the order of the notes."""
+        for path in map(self._part, range(self._n_shards)):
+            try:
+                yield parse_result(path.read_bytes())
+            except (OSError, ValueError, KeyError, TypeError):
+                again = "Delete it and continue with --resume."
+                raise InputError(f"{path} is missing or damaged. {again}") from None
+
+    def _part(self, number: int) -> Path:
+        return self.parts / f"part-{number:06}.jsonl"
 
 
 def _digest(files: Iterable[Path]) -> str:
     """Return a checksum of the names, sizes and dates of files."""
     states = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files)]
     return hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-@contextmanager
-def open_parts(output: Path, plan: dict[str, Any], begun: dict[str, Any] | None) -> Iterator[datetime]:
-    """Continue a job that was stopped, or start over; yields when it began. The parts go when the job is done."""
-    parts = beside(output, "parts")
-    try:
-        yield _began(parts, plan, begun)
-        shutil.rmtree(parts)
-    except OSError as error:  # reading errors are InputErrors
-        raise InputError(f"{output} cannot be written: {error.strerror or error}.") from error
-    finally:
-        if parts.is_dir() and not any(parts.glob("part-*")):  # nothing to resume
-            shutil.rmtree(parts, ignore_errors=True)
-
-
-def _began(parts: Path, plan: dict[str, Any], begun: dict[str, Any] | None) -> datetime:
-    if begun is None:
-        shutil.rmtree(parts, ignore_errors=True)
-        parts.mkdir(parents=True, mode=0o700)  # it holds text of the notes
-        begun = {"plan": plan, "time": datetime.now().isoformat()}  # OMOP's dates are local
-        write_json(parts / PLAN, begun)
-    if begun["plan"] != plan:
-        changed = ", ".join(name for name in plan if begun["plan"].get(name) != plan[name])
-        raise InputError(
-            f"--resume: {parts} was started with another {changed}. "
-            "Use the same settings, or leave out --resume to start over."
-        )
-    return datetime.fromisoformat(begun["time"])
-
-
-def begun_plan(output: Path) -> dict[str, Any] | None:
-    """Return the plan of a job that was stopped, and when it began."""
-    saved = _saved(beside(output, "parts") / PLAN)
-    return saved if "plan" in saved else None
-
-
-def report_of(path: Path, plan: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the counts of a finished job, if its plan is the same."""
-    saved = _saved(path)
-    return saved if saved.pop("plan", None) == plan else None
 
 
 def _saved(path: Path) -> dict[str, Any]:

@@ -26,10 +26,11 @@ from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write
-from lmcells.integrations.annotate import OnProgress, ShardJob, begun_plan, make_plan, open_parts, report_of
+from lmcells.integrations.annotate import OnProgress, Progress, ShardJob
 from lmcells.integrations.rows import NoteFiles, csv_text
 from lmcells.integrations.shards import SHARD_NOTES, Task, find_engine, shared_expander
 from lmcells.notes.note import Note, Section
+from lmcells.notes.readers import ReadReport
 from lmcells.notes.section_styles import section_finder
 from lmcells.notes.sections import find_alias, load_aliases, upper_name
 from lmcells.notes.tokens import MARK, is_in_capitals
@@ -71,38 +72,28 @@ def audit(
     resume: bool = False,
     on_progress: OnProgress = lambda *_: None,
 ) -> dict[str, Any]:
-    """Read all notes and write the folder; -> its counts.
+    """Read all notes and write the folder; -> its counts. What is in `min_count` notes or more is listed.
 
-    Args:
-        notes: The files to read.
-        output: The folder to write.
-        expander: The model, inventory and header rules; by default the shipped ones.
-        min_count: The number of notes with an item for it to be listed.
-        with_context: Also write an example of each item, which is text of a note.
-        workers: The number of processes, each of which loads the model.
-        shard_notes: Notes per shard, the unit of work that survives when the job is stopped.
-        resume: Continue a job that was stopped.
-        on_progress: Called with the progress of the job.
+    `with_context` also writes an example of each item, which is text of a note. The rest is as in `annotate`.
     """
     settings = expander or ExpanderSettings()
-    rows = f"audit, examples: {with_context}"
-    plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
-    if resume and (done := report_of(output / "report.json", plan)) and done.get("min_count") == min_count:
+    kind = f"audit, examples: {with_context}"
+    job = ShardJob(notes, output, settings, rows=kind, shard_notes=shard_notes, resume=resume)
+    if resume and (done := job.report_in(output / "report.json")) and done.get("min_count") == min_count:
         return done
     findings = _Findings(shared_expander(settings).inventory)
     failed: Counter[str] = Counter()
-    with open_parts(output, plan, begun_plan(output) if resume else None):
-        job = ShardJob(notes, output, on_progress)
-        run = find_engine("local", workers=workers)
-        job.run(AuditTask(settings, with_context), run, n_notes=shard_notes)
-        for counts, rows_of_shard in job.results():
+    run, reading = find_engine("local", workers=workers), ReadReport()
+    with job.open_parts():
+        job.run(AuditTask(settings, with_context), run, reading, Progress(notes, on_progress))
+        for counts, rows in job.results():
             failed.update(reason for _, reason in counts["failed"])
-            for line in rows_of_shard.split(b"\n")[:-1]:
+            for line in rows.split(b"\n")[:-1]:
                 findings.add(json.loads(line))
-        report = {**job.reading.to_dict(), "failed": dict(failed), "min_count": min_count}
+        report = {**reading.to_dict(), "failed": dict(failed), "min_count": min_count}
         if not report["n_read"]:
             raise InputError("no note could be read. Check the path and --format.")
-        return _write(findings, output, report, plan)
+        return _write(findings, output, report, job.plan)
 
 
 @dataclass(slots=True)
@@ -128,7 +119,6 @@ class AuditTask(Task):
     with_context: bool = True
 
     def rows(self, expanded: Sequence[tuple[Note, Sequence[Expansion]]]) -> Iterator[list[Any]]:
-        """Yield a row for each item."""
         expander = shared_expander(self.expander)
         count = _ShardCounts(expander.inventory, self.expander, with_context=self.with_context)
         for note, expansions in expanded:
@@ -216,7 +206,6 @@ class _ShardCounts:
         return " ".join(" ".join(words[first:last]).split())
 
     def rows(self) -> Iterator[list[Any]]:
-        """Yield all counts as plain data."""
         for (kind, name), item in self._items.items():
             if kind == "unknown" and name.isupper() and self._in_lower_case[name.lower()] > item.n:
                 continue  # an emphasised word
@@ -251,7 +240,6 @@ class _Findings:
         return sorted(found, key=lambda pair: (-pair[1].n_notes, -pair[1].n, pair[0]))
 
     def tables(self, min_count: int) -> dict[str, list[Row]]:
-        """Return the rows of each table, most frequent first."""
         found = {
             "unknown_short_forms": self._unknown(min_count),
             "unsure_short_forms": self._unsure(min_count),
@@ -271,7 +259,6 @@ class _Findings:
             yield name, item.n_notes, item.n, by_notes, by_letters, item.example
 
     def _unsure(self, min_count: int) -> Iterator[tuple[Any, ...]]:
-        """Yield the short forms with unsure answers, with the most likely senses."""
         known = self._items.get("known", {})
         for name, item in self.items("unsure", min_count):
             likeliest = "; ".join(f"{long_form} {n}" for long_form, n in item.readings.most_common(4))

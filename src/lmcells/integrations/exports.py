@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import lmcells
 from lmcells.errors import FormatError, InputError
-from lmcells.expansion.expansion import Expansion
+from lmcells.expansion.expansion import Expansion, Source
 from lmcells.files import atomic_folder, atomic_write
 from lmcells.integrations.rows import NoteFiles, read_annotations
 from lmcells.notes.note import Note
@@ -81,7 +81,7 @@ def _label(expansion: Expansion) -> str:
 # brat: a folder of texts with standoff annotations, `note.txt` and `note.ann`. An expansion is an entity, `Acronym` or
 # `Abstained`, with its source as an attribute and the long form and candidates as an annotator's note.
 
-BRAT_CONFIGURATION = """\
+BRAT_CONFIGURATION = f"""\
 [entities]
 Acronym
 Abstained
@@ -92,7 +92,7 @@ Abstained
 [events]
 
 [attributes]
-Source Arg:<ENTITY>, Value:model|definition|header|grammar|letters|pinned|review
+Source Arg:<ENTITY>, Value:{"|".join(get_args(Source))}
 """
 DOCUMENTS = "documents.tsv"
 """The table of file names and note ids."""

@@ -24,8 +24,7 @@ COLUMNS = tuple(
 )
 _KINDS: dict[str, Kind] = {name: "whole" for name in COLUMNS if name.endswith("_id")}
 LAYOUT = RowLayout(COLUMNS, _KINDS | {"nlp_date": "date", "nlp_datetime": "time"}, number="note_nlp_id")
-NO_CONCEPT = 0
-"""What OMOP writes where no concept matches."""
+NO_CONCEPT = 0  # what OMOP writes where no concept matches
 
 _MAX_SNIPPET = _MAX_VARIANT = 250  # characters of the CDM's columns
 _MAX_MODIFIERS = 2000
@@ -44,13 +43,14 @@ class NoteNlpOptions:
 
     @property
     def layout(self) -> RowLayout:
-        """The columns, and the number of the first row."""
         return replace(LAYOUT, first=self.first_id)
 
     def rows(self, note: Note, expansions: Iterable[Expansion]) -> Iterator[dict[str, Any]]:
         """Yield the rows of a note, without their `note_nlp_id`."""
         time, sections = self.time or datetime.now(), dict(self.section_concepts)
         for expansion in expansions:
+            if note_number(note) is None:
+                raise FormatError(f"the id of note {note.id!r} is not a whole number, which OMOP needs.")
             if self.with_abstained or not expansion.abstained:
                 yield note_nlp_row(note, expansion, time, sections)
 
@@ -148,8 +148,6 @@ def export_note_nlp(
     n_rows = 0
     with atomic_write(path) as temporary, open_rows(temporary, path.suffix.lower(), options.layout) as write:
         for each in notes:
-            if each.expansions and note_number(each.note) is None:
-                raise FormatError(f"the id of note {each.note.id!r} is not a whole number, which OMOP needs.")
             for row in options.rows(each.note, each.expansions):
                 write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
                 n_rows += 1

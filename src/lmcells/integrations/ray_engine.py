@@ -9,14 +9,7 @@ from typing import Any
 
 from lmcells.errors import InputError, LmcellsError, MissingExtra
 from lmcells.expansion.settings import ExpanderSettings
-from lmcells.integrations.shards import (
-    Shard,
-    Task,
-    annotate_table,
-    run_pickled,
-    shared_expander,
-    waves_of,
-)
+from lmcells.integrations.shards import Shard, Task, annotate_table, run_pickled, shared_expander, waves_of
 
 try:
     import ray

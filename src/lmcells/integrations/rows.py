@@ -203,16 +203,14 @@ def _read_json_lines(path: Path) -> Iterator[Any]:
 
 def _read_csv(path: Path) -> Iterator[Any]:
     csv.field_size_limit(1 << 30)  # an inventory may have many senses
-    numbers = {"start": int, "end": int, "probability": float}
+    parsers: dict[str, Callable[[str], Any]] = {"whole": int, "number": float, "candidates": json.loads}
+    parsers["flag"] = "True".__eq__
+    parse = {name: parsers[kind] for name, kind in LAYOUT.kinds.items()}
     with path.open(encoding="utf-8", newline="") as table:
         for row in csv.DictReader(table):
-            values: dict[str, Any] = {name: value or None for name, value in row.items()}
             try:
-                for name, kind in numbers.items():
-                    values[name] = None if values[name] is None else kind(values[name])
-                flag = values.get("error_prone") == "True"
-                yield values | {"candidates": json.loads(values["candidates"]), "error_prone": flag}
-            except (KeyError, TypeError, ValueError):
+                yield {name: parse.get(name, str)(value) if value else None for name, value in row.items()}
+            except (TypeError, ValueError):
                 yield None
 
 

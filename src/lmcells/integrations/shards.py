@@ -89,7 +89,6 @@ class Task:
         return None
 
     def rows(self, expanded: Sequence[tuple[Note, Sequence[Expansion]]]) -> Iterable[Any]:
-        """Return the rows of notes with their expansions."""
         raise NotImplementedError
 
     def run(self, shard: Shard) -> bytes:
@@ -133,7 +132,6 @@ class AnnotationTask(Task):
         return None if is_usable else "note_id is not a whole number (OMOP)"
 
     def rows(self, expanded: Sequence[tuple[Note, Sequence[Expansion]]]) -> Iterator[dict[str, Any]]:
-        """Yield one row per expansion."""
         for note, expansions in expanded:
             if self.note_nlp is None:
                 yield from (rows.annotation_row(note, expansion) for expansion in expansions)
@@ -253,5 +251,4 @@ def waves_of(shards: Iterable[Shard], *, max_characters: int = WAVE_CHARACTERS) 
 
 
 def run_pickled(task: Task, pickled: bytes) -> bytes:
-    """Expand a shard of `waves_of`."""
     return task.run(pickle.loads(pickled))  # from our own driver

@@ -159,7 +159,6 @@ class AcronymComponent:
         return self
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Return what `to_disk` writes, as bytes."""
         packed = BytesIO()
         with TemporaryDirectory() as temporary, ZipFile(packed, "w") as archive:
             self.to_disk(temporary, exclude=exclude)
@@ -333,7 +332,6 @@ def create_component(
     use_medspacy_sections: bool,
     attribute: str,
 ) -> AcronymComponent:
-    """Create the component; by default with the shipped model and inventory."""
     senses: dict[str, Any] = {"inventory": inventory, "only_inventory": only_inventory}
     settings = ExpanderSettings(
         model, sections=sections, threshold=threshold, header_rules=header_rules, **senses

@@ -5,21 +5,13 @@ import re
 from html import escape
 from typing import Any
 
-STYLE = """\
-body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-:root { color-scheme: light dark; }
-h2 { margin-top: 2.5rem; border-top: 1px solid #8886; padding-top: 1rem; }
-code, pre { font-family: ui-monospace, monospace; font-size: .9em; }
-pre { overflow: auto; padding: .75rem; border: 1px solid #8886; border-radius: .3rem; }
-table { border-collapse: collapse; } th, td { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0; }
-"""
 _REF = "#/components/schemas/"
 _LIMITS = {"maxLength": "at most {:,} characters", "maxItems": "at most {:,}"}
 _LIMITS |= {"minimum": "from {}", "maximum": "to {:,}"}
 Schema = dict[str, Any]
 
 
-def render(schema: Schema, *, style: str) -> str:
+def render(schema: Schema) -> str:
     models, info = schema["components"]["schemas"], schema["info"]
     links, operations = "", ""
     for path, methods in schema["paths"].items():
@@ -31,7 +23,7 @@ def render(schema: Schema, *, style: str) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{info["title"]} API</title>'
         f'<meta name="viewport" content="width=device-width"><link rel="icon" href="icon.svg">'
-        f'<link rel="stylesheet" href="{style}"></head><body><main>'
+        f'<link rel="stylesheet" href="docs.css"></head><body><main>'
         f"<h1>{info['title']} {info['version']}: API</h1><p>{escape(info['summary'])}. "
         f'Also as an <a href="openapi.json">OpenAPI schema</a>. <a href="./">Back to the page.</a></p><ul>{links}</ul>'
         f"{operations}<h2>Messages</h2>"

@@ -67,7 +67,6 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     probes = APIRouter()
     routes.add_probes(probes, workers, expander.inventory)
     files = page_files(has_reviews=settings.reviews is not None)
-    files[f"{DOCUMENTATION}.css"] = api_page.STYLE.encode(), _CONTENT_TYPES[".css"]
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -117,7 +116,7 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
 
     @app.get(DOCUMENTATION, include_in_schema=False)
     async def show_api() -> HTMLResponse:
-        return HTMLResponse(api_page.render(app.openapi(), style=f"{DOCUMENTATION[1:]}.css"))
+        return HTMLResponse(api_page.render(app.openapi()))
 
     return app
 

@@ -3,10 +3,11 @@
 import asyncio
 import difflib
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property, wraps
+from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Query
@@ -27,7 +28,7 @@ from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.pretrained import PretrainedModel
 from lmcells.service import explore_messages as messages
 from lmcells.service.messages import Message, Name
-from lmcells.service.routes import NameSearch, errors, long_forms_of
+from lmcells.service.routes import errors, find_names, long_forms_of
 
 MAX_QUESTIONS = 32  # a person asks a few at a time; a program that asks more can wait
 MAX_SECTIONS = 8
@@ -64,28 +65,26 @@ class ExploringThread:
 
 
 class CountedNames:
-    """Finds names as `NameSearch` does, the most frequent first; where none is found, the nearest."""
+    """Finds names, the most frequent first; where none begins with a text or contains it, the nearest."""
 
     def __init__(self, counts: Mapping[str, int], *, searched: Mapping[str, str] | None = None) -> None:
         self._counts = counts
-        self._find = NameSearch(sorted(counts, key=lambda name: -counts[name]), searched=searched)
-        self._compared = dict(zip(self._find.keys[:_MAX_COMPARED], self._find.names, strict=False))
+        self._searched = searched or {}
+        self._names = {name: name.casefold() for name in sorted(counts, key=lambda name: -counts[name])}
+        self._compared = {key: name for name, key in islice(self._names.items(), _MAX_COMPARED)}
 
     def __contains__(self, name: object) -> bool:
         return name in self._counts
 
     def __call__(self, text: str, *, limit: int) -> list[tuple[str, int]]:
         """Return names with their counts, best first. Unless there are no names at all, at least one is found."""
-        found = self._find(text) or self._nearest(text.casefold().strip(), limit=limit)
+        found = find_names(text, self._names, self._searched)
+        if not found:
+            wanted = text.casefold().strip()
+            similar = difflib.get_close_matches(wanted, self._compared, n=limit, cutoff=_MIN_SIMILARITY)
+            same_letter = (name for name, key in self._names.items() if key[:1] == wanted[:1])
+            found = [self._compared[key] for key in similar] or list(same_letter) or list(self._names)
         return [(name, self._counts[name]) for name in found[:limit]]
-
-    def _nearest(self, wanted: str, *, limit: int) -> Sequence[str]:
-        similar = difflib.get_close_matches(wanted, self._compared, n=limit, cutoff=_MIN_SIMILARITY)
-        if similar:
-            return [self._compared[key] for key in similar]
-        keys, names = self._find.keys, self._find.names
-        same_letter = [name for key, name in zip(keys, names, strict=True) if key[:1] == wanted[:1]]
-        return same_letter or names
 
 
 def _name(max_length: int, example: str, description: str | None = None) -> Any:

@@ -78,7 +78,6 @@ class Job:
         return cost + length + _MENTION_EXPLAINED * len(explain)
 
     def answer(self, index: int, content: bytes) -> None:
-        """Store the answer to one note."""
         self.answers[index] = content
         while self._deliver and self._n_delivered in self.answers:
             self._deliver(self.answers[self._n_delivered])
@@ -145,7 +144,6 @@ class Lane:
             return sum(job.n_waiting for job in self._jobs)
 
     def put(self, job: Job) -> None:
-        """Add a request at the end of the queue."""
         with self._changed:
             if self._is_closed:
                 raise RuntimeError("the lane is closed")

@@ -95,7 +95,6 @@ def _check_number(n_notes: int, settings: ServiceSettings) -> None:
 
 
 def check_length(text: str, place: str, settings: ServiceSettings) -> None:
-    """Refuse the text of a note that is too long."""
     found, most = len(text), settings.max_note_length
     if found > most:
         raise InputError(f"{place}: found {found:,} characters, allowed: {most:,}. Send it in parts.")

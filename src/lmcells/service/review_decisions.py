@@ -109,7 +109,6 @@ class ReviewedMention:
 
     @property
     def is_doubt(self) -> bool:
-        """Whether the expander gave no answer, or an unsure one."""
         return (self.answer(None).probability or 0.0) < SURE
 
     @property
@@ -143,7 +142,6 @@ class ReviewedNote:
 def join(
     note_id: int, note: Note, mentions: Sequence[Expansion], decisions: Sequence[Decision]
 ) -> ReviewedNote:
-    """Join a note and its mentions with the decisions about them."""
     category = note.metadata.get("category")
     made_at: dict[tuple[int, int], list[Decision]] = {}
     reaching: dict[str, list[Decision]] = {}  # further than the mention they were made at

@@ -4,11 +4,10 @@ import hashlib
 import json
 import math
 import re
-import tempfile
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from datetime import datetime
 from typing import Any
 
 from lmcells.errors import InputError
@@ -18,8 +17,7 @@ from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.inventory import ALL_SENSES, form_key
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, STATES
-from lmcells.integrations.exports import AnnotatedNote
-from lmcells.integrations.omop import export_note_nlp
+from lmcells.integrations import omop
 from lmcells.integrations.rows import annotation_row, csv_text
 from lmcells.notes.note import Note
 from lmcells.service.review_decisions import SURE, UNKNOWN, Decision, ReviewedMention, ReviewedNote, Version
@@ -129,12 +127,11 @@ def annotations(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[st
 
 def note_nlp(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
     """Yield the corrected annotations as OMOP's NOTE_NLP, in CSV; ids of notes must be whole numbers."""
-    corrected = ((each.note, [mention.corrected for mention in each.mentions]) for each in notes)
-    annotated = (AnnotatedNote(note, tuple(filter(None, found))) for note, found in corrected)
-    with tempfile.TemporaryDirectory(prefix="lmcells-reviews-") as folder:  # mode 0700
-        path = Path(folder) / "note_nlp.csv"
-        export_note_nlp(annotated, path)
-        yield path.read_text("utf-8")
+    options = omop.NoteNlpOptions(time=datetime.now())
+    corrected = ((each.note, (mention.corrected for mention in each.mentions)) for each in notes)
+    rows = (row for note, found in corrected for row in options.rows(note, filter(None, found)))
+    numbered = ({"note_nlp_id": number} | row for number, row in enumerate(rows, start=1))
+    yield csv_text(omop.COLUMNS, numbered)
 
 
 def labelled(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:

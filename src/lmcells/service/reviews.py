@@ -104,7 +104,6 @@ class ReviewStore:
             return int(stored.fetchone()["id"])
 
     def rank(self, usefulness: dict[int, float]) -> None:
-        """Update how useful it is to review each note."""
         rows = [(value, note_id) for note_id, value in usefulness.items()]
         with self._open() as file:
             file.executemany("UPDATE notes SET usefulness = ? WHERE id = ?", rows)
@@ -202,7 +201,6 @@ def _insert(
 
 
 def _check_span(choice: Choice, seen: ReviewedNote) -> None:
-    """Refuse a mention outside the note, or one that overlaps another."""
     span = choice.start, choice.end
     if not 0 <= choice.start < choice.end <= len(seen.note.text):
         raise InputError(f"the mention {span} lies outside the note ({len(seen.note.text):,} characters).")
@@ -223,7 +221,6 @@ def _spelling(choice: Choice, mention: Expansion | None, seen: ReviewedNote) -> 
 
 
 def section_at(sections: Sequence[Section], offset: int) -> str | None:
-    """Return the name of the section at an offset of a note."""
     before = [each for each in sections if each.start <= offset]
     return before[-1].name or None if before else None
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
@@ -166,8 +166,8 @@ async def _chain(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncIterator[byt
 
 
 def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
-    names = sorted(inventory.short_forms, key=lambda name: (name.casefold(), name))
-    find = NameSearch(names, searched=long_forms_of(inventory))
+    ordered = sorted(inventory.short_forms, key=lambda name: (name.casefold(), name))
+    names, searched = {name: name.casefold() for name in ordered}, long_forms_of(inventory)
 
     @router.get(
         "/inventory", responses=errors(401, 422), summary="List or search short forms and their senses"
@@ -180,28 +180,22 @@ def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
         limit: Annotated[int, Query(ge=1, le=1_000, examples=[50])] = 50,
     ) -> messages.InventoryAnswer:
         """Short forms that begin with `search` come first, then those with a long form that contains it."""
-        found = find(search)
+        found = find_names(search, names, searched)
         shown = found[offset : offset + limit]
         entries = [{"short_form": name, "senses": inventory.senses(name)} for name in shown]
         counts = {"n_short_forms": len(inventory), "n_senses": inventory.n_senses, "n_found": len(found)}
         return messages.InventoryAnswer.model_validate({**counts, "entries": entries}, from_attributes=True)
 
 
-class NameSearch:
-    """Finds names that begin with a text, then those whose entry in `searched` contains it, each in the given order."""
+def find_names(text: str, names: Mapping[str, str], searched: Mapping[str, str]) -> list[str]:
+    """Return names that begin with a text, exact matches first, then those whose entry in `searched` contains it.
 
-    def __init__(self, names: Sequence[str], *, searched: Mapping[str, str] | None = None) -> None:
-        self.names = names
-        self.keys = [name.casefold() for name in names]
-        self._searched = searched or {}
-
-    def __call__(self, text: str) -> list[str]:
-        """Return the names, exact matches first."""
-        wanted = text.casefold().strip()
-        begin = [pair for pair in zip(self.keys, self.names, strict=True) if pair[0].startswith(wanted)]
-        begin.sort(key=lambda pair: pair[0] != wanted)
-        containing = [name for name, found in self._searched.items() if wanted in found] if wanted else []
-        return list(dict.fromkeys([*(name for _, name in begin), *containing]))
+    `names` are given with themselves in lower case, in the order in which they are returned.
+    """
+    wanted = text.casefold().strip()
+    begin = [name for name, key in names.items() if key.startswith(wanted)]
+    containing = [name for name, found in searched.items() if wanted in found] if wanted else []
+    return list(dict.fromkeys([*sorted(begin, key=lambda name: names[name] != wanted), *containing]))
 
 
 def long_forms_of(inventory: SenseInventory) -> dict[str, str]:

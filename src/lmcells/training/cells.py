@@ -22,9 +22,10 @@ from lmcells.training.metrics import Progress
 from lmcells.training.sampler import Centers, Sampler, ShardReader
 from lmcells.training.settings import TrainingSettings
 from lmcells.training.spans import MaskedSpans, Spans, add_noise
-from lmcells.training.task import Task
+from lmcells.training.task import Adam, Task
 
 if TYPE_CHECKING:
+    from lmcells.training.kernels.adam import TableAdam
     from lmcells.training.kernels.loss import FusedLoss
     from lmcells.training.kernels.windows import TimeMajor
 
@@ -88,6 +89,17 @@ def fused_loss(model: CellModel, device: torch.device) -> "FusedLoss | None":
     return FusedLoss(model) if FusedLoss.fits(model) else None
 
 
+def table_adam(fused: "FusedLoss", optimizer: Adam) -> "TableAdam":
+    """Adam of the large parameters, for steps that read the tables of words only at the words of one draw."""
+    from lmcells.training.kernels.adam import TableAdam
+
+    of_words = ("variational.context.words.weight", "prior.words.weight")
+    lstm = ("variational.context.lstm.input", "variational.context.lstm.hidden")
+    others = (*lstm, "variational.metadata.weight", "prior.metadata.weight")
+    parameters = dict(fused.model.named_parameters())
+    return TableAdam(optimizer, *([parameters[name] for name in names] for names in (of_words, others)))
+
+
 class CellTask(Task[CellModel, Step]):
     """Trains a cell model; each process reads its own shards of the corpus."""
 
@@ -135,6 +147,8 @@ class CellTask(Task[CellModel, Step]):
         if settings.compile == "on":
             loss = torch.compile(loss, dynamic=False)  # type: ignore[assignment]
         self._loss = DistributedDataParallel(loss) if world.size > 1 else loss
+        reads_once = n_shards == 1 and settings.n_contrastive_spans == 0
+        self._tables = table_adam(self._fused, self.optimizer) if self._fused and reads_once else None
 
         shards = divide(corpus, n_shards=n_shards, chunk_tokens=settings.chunk_tokens)
         size = settings.batch_size // n_shards
@@ -150,8 +164,10 @@ class CellTask(Task[CellModel, Step]):
         self.steps_per_epoch = int(world.max(n_steps))
         centers = torch.tensor(sum(sum(reader.lengths) for reader in self._readers))
         self.examples_per_epoch = int(world.sum(centers))
-        self._weight = torch.ones((), device=device)  # of a row in the loss of this step
-        self._weighted_rows = 0  # number of rows that `_weight` is set for
+        # Of both losses of a row and of the contrastive loss in this step. Gradients are averaged over processes, so
+        # each process multiplies its share by `world.size`.
+        self._weights = torch.full((3,), world.size / n_shards, device=device)
+        self._weighted_rows = 0  # number of rows that `_weights` are set for
         self._is_captured = device.type == "cuda" and settings.compile == "auto" and n_shards == 1
         self._n_plain = _N_PLAIN
         self._fixed: Centers | None = None  # what the captured step reads
@@ -170,10 +186,9 @@ class CellTask(Task[CellModel, Step]):
     def train_on(self, batch: Step) -> int:
         """Take one step of Adam on the mean loss over the rows of all shards and processes."""
         centers, n_rows = batch
-        # Gradients are averaged over processes, so each process multiplies its share by `world.size`.
         if n_rows != self._weighted_rows:
             self._weighted_rows = n_rows
-            self._weight.fill_(self.world.size / n_rows)
+            self._weights[:2].fill_(self.world.size / n_rows)
         if self._is_captured:
             self._replay(centers[0])
         else:
@@ -214,21 +229,20 @@ class CellTask(Task[CellModel, Step]):
 
     def _descend(self, centers: list[Centers]) -> None:
         """The part of a step that runs on the device, without waiting for it."""
-        world = self.world
         self.model.zero_grad()
         for turn, (sampler, of_shard) in enumerate(zip(self._samplers, centers, strict=True)):
             sample = self._sample(sampler, of_shard)
+            if self._tables is not None:
+                self._tables.begin(sample[0].words)  # type: ignore[union-attr]
             # Processes exchange gradients only at a step's last shard; those of the others add up until then.
             is_last = turn + 1 == len(centers)
             alone = isinstance(self._loss, DistributedDataParallel) and not is_last
             with self._loss.no_sync() if alone else nullcontext():  # type: ignore[operator]
                 with self.autocast():
                     losses: Tensor = self._loss(*sample)  # (3,)
-                of_rows = losses[:2].sum() * self._weight
-                of_pairs = losses[2] * (world.size / self.n_shards)
-                (of_rows + of_pairs).backward()  # type: ignore[no-untyped-call]
+                losses.backward(self._weights)  # type: ignore[no-untyped-call]
             self.sums[:-1] += losses.detach()
-        self.apply_gradients()
+        self.apply_gradients(self._tables)
 
     def _replay(self, centers: Centers) -> None:
         """`_descend` as a CUDA graph: launching hundreds of kernels would take most of a step.

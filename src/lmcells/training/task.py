@@ -2,10 +2,10 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,14 @@ from torch.optim.adam import adam
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
 from lmcells.training.distributed import World
+from lmcells.training.kernels import TABLE, WEIGHTS, beside, join
 from lmcells.training.metrics import Progress, peak_memory, require_finite
 from lmcells.training.settings import MAY_CHANGE, LoopSettings
+
+if TYPE_CHECKING:
+    from lmcells.training.kernels.adam import TableAdam
+
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
 
 M = TypeVar("M", bound=nn.Module)
 B = TypeVar("B")
@@ -43,12 +49,14 @@ class Clock:
         self._started += time.monotonic() - began
 
 
-def clip_gradients(module: nn.Module, *, max_norm: float) -> Tensor:
+def clip_gradients(module: nn.Module, *, max_norm: float, but: Collection[nn.Parameter] = ()) -> Tensor:
     """Scale all gradients down to a joint norm of at most `max_norm` (0: no limit); return the norm before clipping.
 
-    Does not wait for the device.
+    The norm is that of all parameters `but` some. Does not wait for the device.
     """
-    norm = get_total_norm([each.grad for each in module.parameters() if each.grad is not None])
+    norm = get_total_norm(
+        [each.grad for each in module.parameters() if each.grad is not None and each not in but]
+    )
     if max_norm > 0:
         clip_grads_with_norm_(module.parameters(), max_norm, norm)
     return norm
@@ -65,16 +73,21 @@ class Adam:
         self.state: dict[nn.Parameter, dict[str, Tensor]] = {}  # of each parameter that had a gradient
         self._parameters = list(module.parameters())
 
+    def state_of(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        """A parameter's state, zero before its first step."""
+        if parameter not in self.state:
+            step = torch.zeros((), device=parameter.device)
+            averages = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+            self.state[parameter] = {"step": step, **averages}
+        return self.state[parameter]
+
     @torch.no_grad()
-    def step(self) -> None:
-        """Descend along the gradients."""
-        gradients = {each: each.grad for each in self._parameters if each.grad is not None}
-        for each in gradients:
-            if each not in self.state:
-                step = torch.zeros((), device=each.device)
-                averages = {name: torch.zeros_like(each) for name in ("exp_avg", "exp_avg_sq")}
-                self.state[each] = {"step": step, **averages}
-        states = [self.state[each] for each in gradients]
+    def step(self, *, but: Collection[nn.Parameter] = ()) -> None:
+        """Descend along the gradients of all parameters `but` some."""
+        gradients = {
+            each: each.grad for each in self._parameters if each.grad is not None and each not in but
+        }
+        states = [self.state_of(each) for each in gradients]
         adam(
             [*gradients],
             [*gradients.values()],
@@ -85,13 +98,34 @@ class Adam:
             fused=True,
             capturable=self.learning_rate.is_cuda,
             amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
             lr=self.learning_rate,
             weight_decay=0.0,
-            eps=1e-8,
+            eps=EPSILON,
             maximize=False,
         )
+
+
+def descend(
+    module: nn.Module, optimizer: Adam, *, tables: "TableAdam | None" = None, max_norm: float = 0.0
+) -> Tensor:
+    """Clip gradients and take a step of Adam; return the norm before clipping. `tables` ends the step it has begun."""
+    apart = set(tables.parameters) if tables else set()
+    rate = optimizer.learning_rate
+    # Without a limit, nothing but a report reads the norm, and `tables` computes that of its own gradients.
+    with nullcontext() if max_norm > 0 else beside(WEIGHTS, rate):
+        norm = clip_gradients(module, max_norm=max_norm, but=apart if max_norm == 0 else ())
+    with beside(TABLE, rate) if tables else nullcontext():
+        optimizer.step(but=apart)
+    norms = tables.end() if tables else None
+    if tables:
+        join(TABLE, rate)
+    if max_norm == 0:
+        join(WEIGHTS, norm)
+        if norms is not None:
+            norm = torch.linalg.vector_norm(torch.cat([norms, norm.view(1)]))
+    return norm
 
 
 class Task(ABC, Generic[M, B]):
@@ -201,10 +235,11 @@ class Task(ABC, Generic[M, B]):
                 if self.is_over:
                     return
 
-    def apply_gradients(self) -> None:
-        """Clip the gradients and take a step of Adam, without waiting for the device."""
-        self.sums[-1] += clip_gradients(self.model, max_norm=self.settings.gradient_clip)
-        self.optimizer.step()
+    def apply_gradients(self, tables: "TableAdam | None" = None) -> None:
+        """Clip the gradients and take a step of Adam, without waiting for the device; `tables` has begun its part."""
+        self.sums[-1] += descend(
+            self.model, self.optimizer, tables=tables, max_norm=self.settings.gradient_clip
+        )
 
     def autocast(self) -> torch.autocast:
         """Run in bf16, where the settings and the device allow it, as a context manager."""

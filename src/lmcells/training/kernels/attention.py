@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lmcells.training.kernels import WEIGHTS, beside, on_branch
 from lmcells.training.kernels.operands import (
     NARROW,
     WIDTH,
@@ -30,7 +31,7 @@ def attend_and_mix(
     *,
     lengths: Tensor,
     has_metadata: Tensor,
-    gate: tuple[Tensor, Tensor],
+    gate: tuple[Tensor, ...],
     dropout: Dropout | None,
 ) -> Tensor:
     """h_joint, dropped out: (T, B, 128) narrow, E_m (B, 128) float32, (B,), (B,) -> (B, 128) narrow.
@@ -38,6 +39,7 @@ def attend_and_mix(
     `lengths` is the number of states of each row, descending; those beyond are not read, and their gradients not
     written. `gate` is the weight (2, 256) and bias (2,) of the scores of the metadata and of the context.
     """
+    gate = on_branch(WEIGHTS, *gate)
     joint: Tensor = _AttendAndMix.apply(states, section, lengths, has_metadata, *gate, dropout)
     return joint
 
@@ -73,7 +75,9 @@ class _AttendAndMix(torch.autograd.Function):
             d_states, d_section, d_weight, d_bias, d_joint.contiguous(), states, section, *others, batch,
             **ctx.constants, num_warps=2,
         )  # fmt: skip
-        return d_states, d_section, None, None, d_weight.sum(dim=0), d_bias.sum(dim=0), None
+        with beside(WEIGHTS, d_weight, d_bias):
+            d_weight, d_bias = d_weight.sum(dim=0), d_bias.sum(dim=0)
+        return d_states, d_section, None, None, d_weight, d_bias, None
 
 
 @triton.jit

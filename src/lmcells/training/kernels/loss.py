@@ -8,14 +8,23 @@ from lmcells.errors import ConfigError
 from lmcells.model import Batch, Gaussian, LatentMeaningCells, Loss, SectionDraws, Windows
 from lmcells.model.networks import MaskedSpanReader, neighbour_offsets
 from lmcells.training.device_corpus import Chunk
+from lmcells.training.kernels import GROUPS, METADATA, SECTIONS, TABLE, beside, join
 from lmcells.training.kernels.attention import attend_and_mix
 from lmcells.training.kernels.lookup import look_up
 from lmcells.training.kernels.lstm import MAX_INPUT, run_lstm
-from lmcells.training.kernels.model_network import ModelDropouts, divergence_and_table
+from lmcells.training.kernels.model_network import ModelDropouts, divergence_and_table, table_of
 from lmcells.training.kernels.objective import gaussian_rows, hinge
 from lmcells.training.kernels.operands import HIDDEN, NARROW, WIDTH, Dropout, narrow_autocast
-from lmcells.training.kernels.windows import TimeMajor, draw_sections, draw_windows, sections_of
+from lmcells.training.kernels.windows import (
+    TimeMajor,
+    draw_sections,
+    draw_seeds,
+    draw_windows,
+    sections_of,
+)
 from lmcells.training.sampler import Sampler
+
+N_DROPOUTS = 8
 
 
 class FusedLoss:
@@ -33,6 +42,9 @@ class FusedLoss:
                 f"{config.cell_dim}; the fused loss needs {HIDDEN}, at most {MAX_INPUT} and at most {WIDTH - 2}."
             )
         self.model = model
+        # Gradients that branches make are collected there: where autograd was to collect them elsewhere, it waits.
+        if warn := getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None):
+            warn(False)
 
     @staticmethod
     def fits(model: LatentMeaningCells) -> bool:
@@ -50,11 +62,13 @@ class FusedLoss:
         """
         config = self.model.config
         assert sampler.sections is not None
-        batch = draw_windows(sampler, chunk, positions, present=present)
-        windows = TimeMajor.of_windows(batch, config=config, counts=present)
-        drawn = draw_sections(
-            sampler.sections, windows.words, n_draws=config.n_section_draws, generator=sampler.generator
-        )
+        of_windows, of_sections, *rest = draw_seeds(2 + N_DROPOUTS, positions.device, sampler.generator)
+        batch = draw_windows(sampler, chunk, positions, present=present, seed=of_windows)
+        windows = TimeMajor.of_windows(batch, config=config, counts=present, dropout_seeds=tuple(rest))
+        with beside(TABLE, positions):
+            drawn = draw_sections(
+                sampler.sections, windows.words, n_draws=config.n_section_draws, seed=of_sections
+            )
         return windows, SectionDraws(sections=drawn, words=windows.words.of_group)
 
     def __call__(self, batch: Batch | TimeMajor, draws: SectionDraws) -> Loss:
@@ -69,7 +83,9 @@ class FusedLoss:
             raise ValueError("FusedLoss needs draws.sections for every word of the vocabulary, and no words.")
         config = self.model.config
         windows = TimeMajor.of_windows(batch, config=config)
-        loss = self._loss(windows, sections_of(draws.sections, windows.words, n_metadata=config.n_metadata))
+        with beside(TABLE, draws.sections):
+            sections = sections_of(draws.sections, windows.words, n_metadata=config.n_metadata)
+        loss = self._loss(windows, sections)
         return Loss(
             windows.in_given_order(loss.reconstruction), windows.in_given_order(loss.prior_divergence)
         )
@@ -78,20 +94,19 @@ class FusedLoss:
         """For each row of `windows`; `sections` (groups, n) are those of its words."""
         config, device = self.model.config, sections.device
         with torch.autocast(device.type, enabled=False):
-            of_words, of_gate, *of_model = self._draw_dropouts(device)
+            of_words, of_gate, *of_model = self._dropouts(device, windows.dropout_seeds)
+            dropouts, floor = ModelDropouts(*of_model), config.variance_floor
+            table = table_of(self.model.prior, windows, sections, variance_floor=floor, dropouts=dropouts)
             if config.lstm_dim == HIDDEN:
                 posterior = self._posterior(windows, of_words, of_gate)
             else:
                 posterior = self._posterior_by_torch(windows)
-            prior_divergence, query, table = divergence_and_table(
-                posterior,
-                self.model.prior,
-                windows,
-                sections,
-                variance_floor=config.variance_floor,
-                dropouts=ModelDropouts(*of_model),
+            prior_divergence, query, rows = divergence_and_table(
+                posterior, self.model.prior, windows, table, variance_floor=floor, dropouts=dropouts
             )
-            reconstruction = hinge(query, table, windows, margin=config.margin, columns=config.cell_dim + 2)
+            reconstruction = hinge(query, rows, windows, margin=config.margin, columns=config.cell_dim + 2)
+            for branch in (SECTIONS, GROUPS, METADATA):
+                join(branch, reconstruction)
             return Loss(reconstruction, prior_divergence)
 
     def posterior(self, windows: Windows) -> Gaussian:
@@ -100,24 +115,25 @@ class FusedLoss:
         if config.lstm_dim != HIDDEN:
             return self.model.posterior(windows).cell
         with torch.autocast(windows.center.device.type, enabled=False):
-            of_words, of_gate, *_ = self._draw_dropouts(windows.center.device)
+            of_words, of_gate, *_ = self._dropouts(windows.center.device)
             time_major = TimeMajor.of_windows(windows, config=config)
             rows = self._posterior(
                 time_major, of_words, of_gate, reader=self.model.variational.masked_span_reader
             )
             rows = time_major.in_given_order(rows)
+            for branch in (TABLE, GROUPS, METADATA):
+                join(branch, rows)
             return Gaussian(rows[:, : config.cell_dim], rows[:, config.cell_dim])
 
-    def _draw_dropouts(self, device: torch.device) -> list[Dropout | None]:
+    def _dropouts(self, device: torch.device, seeds: tuple[Tensor, ...] = ()) -> list[Dropout | None]:
         """Dropouts of words, of the gate and h_joint, and of `ModelDropouts`, with a seed each."""
-        rate, n_all = self.model.config.dropout, 8
+        rate = self.model.config.dropout
         if not self.model.training or rate == 0:
-            return [None] * n_all
-        seeds = torch.randint(-(2**31), 2**31 - 1, (n_all,), dtype=torch.int32, device=device)
+            return [None] * N_DROPOUTS
         is_hidden = (False,) * 4 + (True, False, False, True)
         return [
             Dropout(rate, seed) if self.model.config.hidden_dropout or not hidden else None
-            for seed, hidden in zip(seeds.split(1), is_hidden, strict=True)
+            for seed, hidden in zip(seeds or draw_seeds(N_DROPOUTS, device), is_hidden, strict=True)
         ]
 
     def _posterior(
@@ -136,6 +152,7 @@ class FusedLoss:
             windows.by_metadata,
             present=windows.has_metadata,
             dtype=torch.float32,
+            branch=METADATA,
         )  # E_m: (B, 128)
         states, vectors = self._states(windows, of_words)
         joint = attend_and_mix(

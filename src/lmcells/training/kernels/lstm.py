@@ -9,22 +9,23 @@ Backward overwrites the gates that forward saved with their gradients, which lar
 gradients of inputs and weights.
 """
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.nn import functional
 
+from lmcells.training.kernels import METADATA, WEIGHTS, beside, on_branch
 from lmcells.training.kernels.operands import HIDDEN, INTERPRETED, WIDTH, exact_tanh, product_over_rows
 
 MAX_INPUT = 112  # columns of an input that are read: 64 + 32 + 16, a tile's sides being powers of two
-FORWARD_ROWS = 32  # per program
-BACKWARD_ROWS = 64
-SUM_ROWS = 4
+ROWS = 32  # per program
+PREPARED_ROWS = 8
 
 
 def run_lstm(
-    rows: Tensor, lengths: Tensor, weight: Tensor, hidden: Tensor, biases: tuple[Tensor, Tensor]
+    rows: Tensor, lengths: Tensor, weight: Tensor, hidden: Tensor, biases: Sequence[Tensor]
 ) -> Tensor:
     """States at each position: (T + 1, B, 128) narrow, (B,) int32 -> (T, B, 128) narrow.
 
@@ -32,6 +33,8 @@ def run_lstm(
     and then the center, `hidden` is (2, 256, 64) and each bias (2, 256); the gates' columns are ordered
     (direction, gate, unit).
     """
+    weight, *biases = on_branch(WEIGHTS, weight, *biases)
+    (hidden,) = on_branch(METADATA, hidden)
     states: Tensor = _Lstm.apply(rows, lengths, weight, hidden, *biases)
     return states
 
@@ -41,18 +44,20 @@ class _Lstm(torch.autograd.Function):
     def forward(ctx, rows, lengths, weight, hidden, input_bias, hidden_bias):
         steps, batch = rows.shape[0] - 1, rows.shape[1]
         width = weight.shape[2] // 2
-        both = weight.view(8 * HIDDEN, 2, width).transpose(0, 1)  # of words, of the center
-        weights = functional.pad(both, (0, WIDTH - width)).to(rows.dtype)  # (2, 512, 128)
-        hidden, bias = hidden.to(rows.dtype), (input_bias + hidden_bias).flatten().to(rows.dtype)
+        weights = rows.new_empty(2, 8 * HIDDEN, WIDTH)  # of words, of the center
+        of_hidden, bias = torch.empty_like(hidden, dtype=rows.dtype), rows.new_empty(8 * HIDDEN)
+        _prepare[(triton.cdiv(8 * HIDDEN, PREPARED_ROWS),)](
+            weights, of_hidden, bias, weight, hidden, input_bias, hidden_bias, width, num_warps=4
+        )
         states = rows.new_empty(steps, batch, 2 * HIDDEN)
         cells = torch.empty_like(states)
         gates = rows.new_empty(steps, batch, 8 * HIDDEN)
         constant = torch.addmm(bias, rows[steps], weights[1].T)  # (B, 512)
-        _lstm_forward[(triton.cdiv(batch, FORWARD_ROWS), 2)](
-            states, cells, gates, rows, constant, lengths, weights, hidden, batch, steps,
+        _lstm_forward[(triton.cdiv(batch, ROWS), 2)](
+            states, cells, gates, rows, constant, lengths, weights, of_hidden, batch, steps,
             INTERPRETED=INTERPRETED, num_warps=4, num_stages=2,
         )  # fmt: skip
-        ctx.save_for_backward(rows, lengths, weights, hidden, states, cells, gates)
+        ctx.save_for_backward(rows, lengths, weights, of_hidden, states, cells, gates)
         ctx.width = width
         return states
 
@@ -60,24 +65,45 @@ class _Lstm(torch.autograd.Function):
     def backward(ctx, d_states):
         rows, lengths, weights, hidden, states, cells, gates = ctx.saved_tensors
         steps, batch, _ = states.shape
-        _lstm_backward[(triton.cdiv(batch, BACKWARD_ROWS), 2)](
-            gates, cells, d_states.contiguous(), lengths, hidden, batch,
+        d_constant = rows.new_empty(batch, 8 * HIDDEN)
+        _lstm_backward[(triton.cdiv(batch, ROWS), 2)](
+            gates, d_constant, cells, d_states.contiguous(), lengths, hidden, batch,
             INTERPRETED=INTERPRETED, num_warps=4, num_stages=2,
         )  # fmt: skip
-        d_constant = rows.new_empty(batch, 8 * HIDDEN)
-        _sum_over_time[(triton.cdiv(batch, SUM_ROWS),)](d_constant, gates, lengths, batch, num_warps=4)
+        with beside(WEIGHTS, gates, rows, states, d_constant):
+            d_weights = [product_over_rows(gates, rows[:steps]), product_over_rows(d_constant, rows[steps])]
+            d_weight = torch.cat([each[:, : ctx.width] for each in d_weights], dim=1)  # (512, 2E)
+            d_bias = d_constant.sum(dim=0, dtype=torch.float32).view(2, -1)
+        with beside(METADATA, gates, states):
+            first, second = gates[..., : 4 * HIDDEN], gates[..., 4 * HIDDEN :]
+            d_hidden = [  # each gate saw the state before it in its own reading order
+                product_over_rows(first[1:], states[:-1, :, :HIDDEN]),
+                product_over_rows(second[:-1], states[1:, :, HIDDEN:]),
+            ]
+            d_hidden = torch.stack(d_hidden)
         d_rows = torch.empty_like(rows)
         torch.mm(gates.view(-1, 8 * HIDDEN), weights[0], out=d_rows[:steps].view(-1, WIDTH))
         torch.mm(d_constant, weights[1], out=d_rows[steps])
-        d_weights = [product_over_rows(gates, rows[:steps]), product_over_rows(d_constant, rows[steps])]
-        d_weight = torch.cat([each[:, : ctx.width] for each in d_weights], dim=1)  # (512, 2E)
-        first, second = gates[..., : 4 * HIDDEN], gates[..., 4 * HIDDEN :]
-        d_hidden = [  # each gate saw the state before it in its own reading order
-            product_over_rows(first[1:], states[:-1, :, :HIDDEN]),
-            product_over_rows(second[:-1], states[1:, :, HIDDEN:]),
-        ]
-        d_bias = d_constant.sum(dim=0, dtype=torch.float32).view(2, -1)
-        return d_rows, None, d_weight.view(2, 4 * HIDDEN, -1), torch.stack(d_hidden), d_bias, d_bias
+        return d_rows, None, d_weight.view(2, 4 * HIDDEN, -1), d_hidden, d_bias, d_bias
+
+
+@triton.jit
+def _prepare(
+    weights, of_hidden, bias, weight, hidden, input_bias, hidden_bias, width,
+    ROWS: tl.constexpr = PREPARED_ROWS, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
+):  # fmt: skip
+    """Narrow weights of words and of centers, padded to 128 columns, of the states, and the sum of the biases."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, WIDTH)
+    unit = tl.arange(0, HIDDEN)
+    at = weight + row[:, None] * (2 * width) + column[None, :]
+    used = (column < width)[None, :]
+    to = weights + row[:, None] * WIDTH + column[None, :]
+    tl.store(to, tl.load(at, mask=used, other=0.0))
+    tl.store(to + 8 * HIDDEN * WIDTH, tl.load(at + width, mask=used, other=0.0))
+    at = row[:, None] * HIDDEN + unit[None, :]
+    tl.store(of_hidden + at, tl.load(hidden + at))
+    tl.store(bias + row, tl.load(input_bias + row) + tl.load(hidden_bias + row))
 
 
 @triton.jit
@@ -138,7 +164,7 @@ def _gate(x_wide, x_narrow, x_rest, hidden, wide, narrow, rest, of_hidden, const
 @triton.jit
 def _lstm_forward(
     states, cells, gates, inputs, constant, lengths, weight, hidden_weight, batch, steps,
-    INTERPRETED: tl.constexpr, ROWS: tl.constexpr = FORWARD_ROWS,
+    INTERPRETED: tl.constexpr, ROWS: tl.constexpr = ROWS,
 ):  # fmt: skip
     direction = tl.program_id(1)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -194,8 +220,8 @@ def _lstm_forward(
 
 @triton.jit
 def _lstm_backward(
-    gates, cells, d_states, lengths, hidden_weight, batch,
-    INTERPRETED: tl.constexpr, ROWS: tl.constexpr = BACKWARD_ROWS,
+    gates, d_constant, cells, d_states, lengths, hidden_weight, batch,
+    INTERPRETED: tl.constexpr, ROWS: tl.constexpr = ROWS,
 ):  # fmt: skip
     direction = tl.program_id(1)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -206,6 +232,10 @@ def _lstm_backward(
 
     d_hidden = tl.zeros((ROWS, 64), tl.float32)
     d_cell = tl.zeros((ROWS, 64), tl.float32)
+    sum_i = tl.zeros((ROWS, 64), tl.float32)  # over time: the gradient of the constant
+    sum_f = tl.zeros((ROWS, 64), tl.float32)
+    sum_g = tl.zeros((ROWS, 64), tl.float32)
+    sum_o = tl.zeros((ROWS, 64), tl.float32)
     length = tl.load(lengths + row, mask=row < batch, other=0)
     longest = tl.load(lengths + tl.program_id(0) * ROWS)
     for back in range(longest):
@@ -228,23 +258,15 @@ def _lstm_backward(
         d_g = tl.where(there, total * gate_i * (1 - gate_g * gate_g), 0.0).to(hidden_i.dtype)
         d_o = tl.where(there, d_hidden * squashed * gate_o * (1 - gate_o), 0.0).to(hidden_i.dtype)
         d_cell = tl.where(there, total * gate_f, d_cell)
+        sum_i += d_i.to(tl.float32)
+        sum_f += d_f.to(tl.float32)
+        sum_g += d_g.to(tl.float32)
+        sum_o += d_o.to(tl.float32)
         _store_gates(at_gates, d_i, d_f, d_g, d_o, mask)
         d_before = tl.dot(d_i, hidden_i)
         d_before = tl.dot(d_f, hidden_f, d_before)
         d_before = tl.dot(d_g, hidden_g, d_before)
         d_before = tl.dot(d_o, hidden_o, d_before)
         d_hidden = tl.where(there, d_before, d_hidden)
-
-
-@triton.jit
-def _sum_over_time(total, gates, lengths, batch, ROWS: tl.constexpr = SUM_ROWS):
-    """The gradient of the constant: (T, B, 512) -> (B, 512), no further than each tile's words go."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = (row < batch)[:, None]
-    at = row[:, None].to(tl.int64) * 512 + tl.arange(0, 512)[None, :]
-    added = tl.zeros((ROWS, 512), tl.float32)
-    step = gates + at
-    for _ in range(tl.load(lengths + tl.program_id(0) * ROWS)):
-        added += tl.load(step, mask=inside, other=0.0).to(tl.float32)
-        step += batch * 512
-    tl.store(total + at, added, mask=inside)
+    to_constant = d_constant + row[:, None].to(tl.int64) * 512 + direction * 256 + unit[None, :]
+    _store_gates(to_constant, sum_i, sum_f, sum_g, sum_o, mask)

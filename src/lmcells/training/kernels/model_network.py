@@ -12,7 +12,8 @@ import triton.language as tl
 from torch import Tensor
 
 from lmcells.model import ModelNetwork
-from lmcells.training.kernels.lookup import Grouping, group_by_id, sum_rows
+from lmcells.training.kernels import GROUPS, SECTIONS, TABLE, WEIGHTS, beside, join, on_branch
+from lmcells.training.kernels.lookup import Grouping, group_by_id, sum_rows, zeros_for
 from lmcells.training.kernels.moment_table import Heads, Table, moment_table, moment_table_backward
 from lmcells.training.kernels.operands import (
     HIDDEN,
@@ -46,33 +47,66 @@ class ModelDropouts:
     table_hidden: Dropout | None = None
 
 
-def divergence_and_table(
-    posterior: Tensor,
+def table_of(
     network: ModelNetwork,
     windows: TimeMajor,
     sections: Tensor,
     *,
     variance_floor: float,
     dropouts: ModelDropouts,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """KL(q || p) and the query of the hinge, from rows [mu ; log v ; zeros], and the moment table of all words.
+) -> Table:
+    """The moment table of all words, (groups, n) drawn sections -> (groups, 128) rows, on the branch TABLE."""
+    heads, metadata, hidden = network.heads, network.metadata.weight, network.hidden
+    with torch.no_grad(), beside(TABLE, sections):
+        with beside(SECTIONS, sections):
+            by_section = group_by_id(sections, n_ids=metadata.shape[0])
+        return moment_table(
+            windows.words,
+            sections,
+            by_section=by_section,
+            d_vectors=zeros_for(network.words.weight),
+            vectors=network.words.weight,
+            from_metadata=_project(metadata, hidden.weight, dropouts.table_metadata),
+            hidden=hidden.weight,
+            hidden_bias=hidden.bias,
+            heads=Heads(
+                heads.mean.weight, heads.mean.bias, heads.log_variance.weight, heads.log_variance.bias
+            ),
+            of_words=dropouts.table_words,
+            of_hidden=dropouts.table_hidden,
+            variance_floor=variance_floor,
+        )
 
-    (B, 128), (groups, n) drawn sections -> (B,), (B, 128), (groups, 128). The divergence of a row that does not count
-    is zero.
+
+def divergence_and_table(
+    posterior: Tensor,
+    network: ModelNetwork,
+    windows: TimeMajor,
+    table: Table,
+    *,
+    variance_floor: float,
+    dropouts: ModelDropouts,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """KL(q || p) and the query of the hinge, from rows [mu ; log v ; zeros], and the rows of the `table`.
+
+    (B, 128) -> (B,), (B, 128), (groups, 128). The divergence of a row that does not count is zero.
     """
     heads = network.heads
-    divergence, query, table = _DivergenceAndTable.apply(
-        posterior, network.words.weight, network.metadata.weight, network.hidden.weight, network.hidden.bias,
-        heads.mean.weight, heads.mean.bias, heads.log_variance.weight, heads.log_variance.bias, windows, sections,
-        variance_floor, dropouts,
+    parameters = on_branch(
+        TABLE, network.words.weight, network.metadata.weight, network.hidden.weight, network.hidden.bias,
+        heads.mean.weight, heads.mean.bias, heads.log_variance.weight, heads.log_variance.bias,
     )  # fmt: skip
-    return divergence, query, table
+    divergence, query, rows = _DivergenceAndTable.apply(
+        posterior, *parameters, windows, table, variance_floor, dropouts
+    )
+    join(TABLE, rows)
+    return divergence, query, rows
 
 
 class _DivergenceAndTable(torch.autograd.Function):
     @staticmethod
     def forward(ctx, posterior, words, metadata, hidden, hidden_bias, *given):
-        heads, (windows, sections, floor, dropouts) = Heads(*given[:4]), given[4:]
+        heads, (windows, table, floor, dropouts) = Heads(*given[:4]), given[4:]
         batch, dim = posterior.shape[0], heads.mean.shape[0]
         posterior = posterior.contiguous()
         divergence = posterior.new_empty(batch)
@@ -86,32 +120,24 @@ class _DivergenceAndTable(torch.autograd.Function):
             heads.log_variance, heads.log_variance_bias, *seeds, batch, words.shape[1], metadata.shape[0],
             DIM=dim, **constants, num_warps=8,
         )  # fmt: skip
-        from_metadata = _project(metadata, hidden, dropouts.table_metadata)
-        table = moment_table(
-            windows.words,
-            sections,
-            vectors=words,
-            from_metadata=from_metadata,
-            hidden=hidden,
-            hidden_bias=hidden_bias,
-            heads=heads,
-            of_words=dropouts.table_words,
-            of_hidden=dropouts.table_hidden,
-            variance_floor=floor,
-        )
-        ctx.save_for_backward(
-            posterior, prior, features, words, metadata, hidden, *given[:4], table.from_words, from_metadata,
-            sections,
-        )  # fmt: skip
-        ctx.windows, ctx.floor, ctx.dropouts = windows, floor, dropouts
-        return divergence, query, table.rows
+        ctx.save_for_backward(posterior, prior, features, words, metadata, hidden, *given[:4])
+        ctx.windows, ctx.table, ctx.floor, ctx.dropouts = windows, table, floor, dropouts
+        return divergence, query, table.rows.detach()  # `ctx` must not hold its own result
 
     @staticmethod
     def backward(ctx, d_divergence, d_query, d_table):
         posterior, prior, features, words, metadata, hidden, *rest = ctx.saved_tensors
-        heads, (from_words, from_metadata, sections) = Heads(*rest[:4]), rest[4:]
-        windows, dropouts = ctx.windows, ctx.dropouts
+        heads, windows, dropouts = Heads(*rest), ctx.windows, ctx.dropouts
         batch, dim, width = posterior.shape[0], heads.mean.shape[0], words.shape[1]
+        with beside(TABLE, d_table):  # made there
+            of_table = moment_table_backward(
+                d_table,
+                ctx.table,
+                windows.words,
+                heads=heads,
+                of_hidden=dropouts.table_hidden,
+                variance_floor=ctx.floor,
+            )
         d_posterior = torch.empty_like(posterior)
         left = features.new_empty(
             batch, WIDTH + HIDDEN
@@ -120,50 +146,51 @@ class _DivergenceAndTable(torch.autograd.Function):
         seeds, constants = _center_dropouts(dropouts, unread=windows.lengths)
         del constants["HIDDEN_THRESHOLD"]  # dropped units are those where h is 0
         _centers_backward[(triton.cdiv(batch, CENTER_ROWS),)](
-            d_posterior, left, d_center_words, d_center_metadata, d_divergence.contiguous(), d_query, posterior,
-            prior, features, windows.counts, hidden, heads.mean, heads.log_variance, *seeds[:2], batch, width,
-            DIM=dim, **constants, num_warps=4,
+            d_posterior, left, d_center_words, d_center_metadata, d_divergence, d_divergence.stride(0),
+            d_query, posterior, prior, features, windows.counts, hidden, heads.mean, heads.log_variance, *seeds[:2],
+            batch, width, DIM=dim, **constants, num_warps=4,
         )  # fmt: skip
-        of_centers = product_over_rows(left, features)  # (192, 384)
-        of_table = moment_table_backward(
-            d_table,
-            Table(d_table, from_words, from_metadata, sections),
-            windows.words,
-            group_by_id(sections, n_ids=metadata.shape[0]),
-            heads=heads,
-            of_hidden=dropouts.table_hidden,
-            variance_floor=ctx.floor,
-        )
-        partial = posterior.new_empty(N_PROGRAMS, 2 * WIDTH + 1, HIDDEN)
-        for_words = _project_backward(
-            of_table.from_words, words, hidden, partial, of_rows=windows.words, dropout=dropouts.table_words
-        )
-        for_metadata = _project_backward(
-            of_table.from_metadata, metadata, hidden, partial, of_rows=None, dropout=dropouts.table_metadata
-        )
-        first_center = windows.n_steps * batch
-        d_words = sum_rows(
-            d_center_words, windows.words, width=width, first_position=first_center, plus=for_words
-        )
-        d_metadata = sum_rows(d_center_metadata, windows.by_metadata, width=width, plus=for_metadata)
-
-        of_hidden = of_centers[WIDTH:]  # (64, 384): by h, 1, R_w and R_m
-        total = partial.sum(dim=0)
-        d_hidden = of_hidden.unflatten(1, (3, WIDTH))[:, 1:, :width].flatten(1)  # (64, 2E)
-        d_hidden += total[:-1].unflatten(0, (2, WIDTH))[:, :width].flatten(0, 1).T
-        of_heads = of_centers[:, : HIDDEN + 1]
-        return (
-            d_posterior,
-            d_words[: words.shape[0]],
-            d_metadata,
-            d_hidden,
-            of_hidden[:, HIDDEN] + total[-1],
-            of_heads[:dim, :HIDDEN] + of_table.heads.mean,
-            of_heads[:dim, HIDDEN] + of_table.heads.mean_bias,
-            of_heads[dim : dim + 1, :HIDDEN] + of_table.heads.log_variance,
-            of_heads[dim : dim + 1, HIDDEN] + of_table.heads.log_variance_bias,
-            *[None] * 4,
-        )
+        with beside(WEIGHTS, left, features):
+            of_centers = product_over_rows(left, features)  # (192, 384)
+        with beside(TABLE, d_center_words, d_center_metadata):
+            partial = posterior.new_empty(N_PROGRAMS, 2 * WIDTH + 1, HIDDEN)
+            with beside(SECTIONS, partial):
+                for_metadata = _project_backward(
+                    of_table.from_metadata, metadata, hidden, partial, dropout=dropouts.table_metadata
+                )
+                d_metadata = sum_rows(d_center_metadata, windows.by_metadata, width=width, plus=for_metadata)
+            for_words = _project_backward(
+                of_table.from_words, words, hidden, partial, windows.words, dropout=dropouts.table_words
+            )
+            d_words = sum_rows(
+                d_center_words,
+                windows.words,
+                width=width,
+                first_position=windows.n_steps * batch,
+                plus=for_words,
+                into=ctx.table.d_vectors,
+            )
+            ctx.table = None
+            join(SECTIONS, d_metadata)
+            join(GROUPS, of_table.heads.mean)
+            join(WEIGHTS, of_centers)
+            of_hidden = of_centers[WIDTH:]  # (64, 384): by h, 1, R_w and R_m
+            total = partial.sum(dim=0)
+            d_hidden = of_hidden.unflatten(1, (3, WIDTH))[:, 1:, :width].flatten(1)  # (64, 2E)
+            d_hidden += total[:-1].unflatten(0, (2, WIDTH))[:, :width].flatten(0, 1).T
+            of_heads = of_centers[:, : HIDDEN + 1]
+            return (
+                d_posterior,
+                d_words,
+                d_metadata,
+                d_hidden,
+                of_hidden[:, HIDDEN] + total[-1],
+                of_heads[:dim, :HIDDEN] + of_table.heads.mean,
+                of_heads[:dim, HIDDEN] + of_table.heads.mean_bias,
+                of_heads[dim : dim + 1, :HIDDEN] + of_table.heads.log_variance,
+                of_heads[dim : dim + 1, HIDDEN] + of_table.heads.log_variance_bias,
+                *[None] * 4,
+            )
 
 
 def _center_dropouts(dropouts: ModelDropouts, *, unread: Tensor) -> tuple[list[Tensor], dict[str, float]]:
@@ -228,7 +255,7 @@ def _centers_forward(
 
 @triton.jit
 def _centers_backward(
-    d_posterior, left, d_words, d_metadata, d_divergence, d_query, posterior, priors, features, counts,
+    d_posterior, left, d_words, d_metadata, d_divergence, stride, d_query, posterior, priors, features, counts,
     hidden_weight, weight, v_weight, words_seed, metadata_seed, batch, width, DIM: tl.constexpr,
     THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_SCALE: tl.constexpr, ROWS: tl.constexpr = CENTER_ROWS,
     WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
@@ -245,7 +272,7 @@ def _centers_backward(
     q_mean = tl.where(is_mean, q, 0.0)
     apart = tl.where(is_mean, q - p, 0.0)
     counted = tl.load(counts + row, mask=inside, other=0) != 0
-    d_value = tl.load(d_divergence + row, mask=inside & counted, other=0.0)
+    d_value = tl.load(d_divergence + row * stride, mask=inside & counted, other=0.0)
     d_query_rows = tl.load(d_query + tile, mask=inside[:, None], other=0.0)
     d_scale = tl.sum(tl.where(is_log, d_query_rows, 0.0), axis=1)
     precision = tl.exp(-p_log)
@@ -305,8 +332,8 @@ def _project_backward(
     table: Tensor,
     hidden: Tensor,
     partial: Tensor,
+    of_rows: Grouping | None = None,
     *,
-    of_rows: Grouping | None,
     dropout: Dropout | None,
 ) -> Tensor:
     """The gradient of the table's rows, (N, 64) -> (N, E).

@@ -22,6 +22,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lmcells.training.kernels import GROUPS, SECTIONS, beside
 from lmcells.training.kernels.lookup import Grouping, sum_rows
 from lmcells.training.kernels.operands import (
     HIDDEN,
@@ -33,7 +34,7 @@ from lmcells.training.kernels.operands import (
     seed_and_constants,
 )
 
-WORDS = 32  # per tile: two programs fit on a multiprocessor, and one works while the other waits
+WORDS = 16  # per tile: several programs fit on a multiprocessor, and one works while another waits
 LINEAR_WORDS = 64
 N_PROGRAMS = 264  # of backward, each with partial sums of its own
 # Sums over words in backward: d_a2 h h'/v, d_a1' h/v, d_a2 h/v, of log v's weight, d_a1/v, d_a2/v and of log v's bias.
@@ -59,12 +60,16 @@ class Table:
     from_words: Tensor  # (groups, 64)
     from_metadata: Tensor  # (M, 64)
     sections: Tensor  # (groups, n)
+    by_section: Grouping  # of `sections`
+    d_vectors: Tensor  # (V, E) zeros, for the gradient of the word vectors
 
 
 def moment_table(
     words: Grouping,
     sections: Tensor,
     *,
+    by_section: Grouping,
+    d_vectors: Tensor,
     vectors: Tensor,
     from_metadata: Tensor,
     hidden: Tensor,
@@ -89,29 +94,28 @@ def moment_table(
         words_seed, hidden_seed, vectors.shape[1], DIM=heads.mean.shape[0], DRAWS=n_draws, **constants,
         **hidden_constants, num_warps=4,
     )  # fmt: skip
-    return Table(rows, from_words, from_metadata, sections)
+    return Table(rows, from_words, from_metadata, sections, by_section, d_vectors)
 
 
 @dataclass(frozen=True, slots=True)
 class TableGradients:
-    """Gradients of the table's inputs."""
+    """Gradients of the table's inputs, each on its branch."""
 
-    from_words: Tensor  # (groups, 64)
-    from_metadata: Tensor  # (M, 64)
-    heads: Heads
+    from_words: Tensor  # (groups, 64), where the backward runs
+    from_metadata: Tensor  # (M, 64) on SECTIONS
+    heads: Heads  # on GROUPS
 
 
 def moment_table_backward(
     d_rows: Tensor,
     table: Table,
     words: Grouping,
-    by_section: Grouping,
     *,
     heads: Heads,
     of_hidden: Dropout | None,
     variance_floor: float,
 ) -> TableGradients:
-    """The gradients of the table's inputs; `by_section` groups the drawn sections."""
+    """The gradients of the table's inputs."""
     n_rows, n_draws = table.sections.shape
     dim = heads.mean.shape[0]
     n_programs = min(triton.cdiv(n_rows, WORDS), N_PROGRAMS)
@@ -126,16 +130,26 @@ def moment_table_backward(
         table.sections, heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias,
         _log(variance_floor), seed, n_programs, DIM=dim, DRAWS=n_draws, **constants, num_warps=4,
     )  # fmt: skip
-    _linear_backward[(n_programs,)](
-        partial, words.n_groups, d_rows, weighted, precisions, n_programs, DIM=dim, DRAWS=n_draws, num_warps=4
-    )
-    total = partial.sum(dim=0)
-    product, linear, of_hiddens, d_variance, of_bias, rest = total.split_with_sizes(_PARTS)
-    d_mean = torch.addmm(linear.view(WIDTH, HIDDEN)[:dim], heads.mean, product.view(HIDDEN, HIDDEN), alpha=2)
-    d_mean.addr_(heads.mean_bias, of_hiddens, alpha=2)
-    d_bias = torch.addmv(of_bias[:dim], heads.mean, of_hiddens, alpha=2)
-    d_bias.addcmul_(heads.mean_bias, rest[:1], value=2)
-    d_metadata = sum_rows(d_hidden, by_section, width=HIDDEN)
+    with beside(SECTIONS, d_hidden):
+        d_metadata = sum_rows(d_hidden, table.by_section, width=HIDDEN)
+    with beside(GROUPS, d_rows, weighted, precisions, partial):
+        _linear_backward[(n_programs,)](
+            partial,
+            words.n_groups,
+            d_rows,
+            weighted,
+            precisions,
+            n_programs,
+            DIM=dim,
+            DRAWS=n_draws,
+            num_warps=4,
+        )
+        total = partial.sum(dim=0)
+        product, linear, of_hiddens, d_variance, of_bias, rest = total.split_with_sizes(_PARTS)
+        linear, product = linear.view(WIDTH, HIDDEN)[:dim], product.view(HIDDEN, HIDDEN)
+        d_mean = torch.addmm(linear, heads.mean, product, alpha=2).addr_(heads.mean_bias, of_hiddens, alpha=2)
+        d_bias = torch.addmv(of_bias[:dim], heads.mean, of_hiddens, alpha=2)
+        d_bias.addcmul_(heads.mean_bias, rest[:1], value=2)
     return TableGradients(d_words, d_metadata, Heads(d_mean, d_bias, d_variance.unsqueeze(0), rest[1:2]))
 
 

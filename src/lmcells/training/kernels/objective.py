@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lmcells.training.kernels import TABLE, WEIGHTS, beside, on_branch
 from lmcells.training.kernels.lookup import sum_rows
 from lmcells.training.kernels.operands import (
     NARROW,
@@ -22,7 +23,7 @@ from lmcells.training.kernels.operands import (
 from lmcells.training.kernels.windows import TimeMajor
 
 HEAD_ROWS = 32  # per program
-HINGE_ROWS = 4
+HINGE_STEPS = 16  # words of a row at once
 BACKWARD_ROWS = 16
 
 
@@ -32,7 +33,8 @@ def gaussian_rows(hidden: Tensor, mean: torch.nn.Linear, log_variance: torch.nn.
     The operands are rounded but not the result, so that a mean is the same number wherever it is used, and the terms of
     a divergence cancel.
     """
-    rows: Tensor = _GaussianRows.apply(hidden, mean.weight, mean.bias, log_variance.weight, log_variance.bias)
+    heads = on_branch(WEIGHTS, mean.weight, mean.bias, log_variance.weight, log_variance.bias)
+    rows: Tensor = _GaussianRows.apply(hidden, *heads)
     return rows
 
 
@@ -58,7 +60,8 @@ class _GaussianRows(torch.autograd.Function):
         _heads_backward[(n_programs,)](
             d_hidden, narrow, sums, d_rows.contiguous(), weight, v_weight, n_rows, width, DIM=dim, num_warps=8
         )
-        d_weight, d_bias = product_over_rows(narrow, hidden), sums.sum(dim=0)
+        with beside(WEIGHTS, narrow, hidden, sums):
+            d_weight, d_bias = product_over_rows(narrow, hidden), sums.sum(dim=0)
         return d_hidden, d_weight[:dim], d_bias[:dim], d_weight[dim : dim + 1], d_bias[dim : dim + 1]
 
 
@@ -107,9 +110,9 @@ class _Hinge(torch.autograd.Function):
         reconstruction = query.new_empty(batch)
         d_query = torch.empty_like(query)  # summed in forward, which has the rows at hand
         active = torch.empty_like(windows.context, dtype=torch.bool)
-        _hinge_forward[(triton.cdiv(batch, HINGE_ROWS),)](
-            reconstruction, d_query, active, query, table, windows.row_of, windows.lengths, margin, batch, steps,
-            columns, num_warps=4,
+        _hinge_forward[(batch,)](
+            reconstruction, d_query, active, query, table, windows.word_ids, windows.words.group_of,
+            windows.lengths, margin, batch, steps, columns, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(query, d_query, active)
         ctx.windows = windows
@@ -125,7 +128,8 @@ class _Hinge(torch.autograd.Function):
         _hinge_backward[(triton.cdiv(batch, BACKWARD_ROWS),)](
             scaled,
             coefficient,
-            gradient.contiguous(),
+            gradient,
+            gradient.stride(0),
             d_query,
             active,
             windows.lengths,
@@ -133,46 +137,50 @@ class _Hinge(torch.autograd.Function):
             steps,
             num_warps=4,
         )
-        d_table = sum_rows(query, windows.words, width=WIDTH, by_group=True, coefficient=coefficient)
+        with beside(TABLE, query, coefficient):
+            d_table = sum_rows(query, windows.words, width=WIDTH, coefficient=coefficient)
         return scaled, d_table, *[None] * 3
 
 
 @triton.jit
 def _hinge_forward(
-    reconstruction, d_query, active, query, table, row_of, lengths, margin, batch, steps, columns,
-    ROWS: tl.constexpr = HINGE_ROWS, WIDTH: tl.constexpr = WIDTH,
+    reconstruction, d_query, active, query, table, word_ids, group_of, lengths, margin, batch, steps, columns,
+    STEPS: tl.constexpr = HINGE_STEPS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
-    row, inside, column, tile = tile_of_program(batch, ROWS, WIDTH)
-    used = (column < columns)[None, :]
-    query_rows = tl.load(query + tile, mask=inside[:, None], other=0.0)
-    loss = tl.zeros((ROWS,), tl.float32)
-    d_query_rows = tl.zeros((ROWS, WIDTH), tl.float32)
-    length = tl.load(lengths + row, mask=inside, other=0)
-    for time in range(tl.load(lengths + tl.program_id(0) * ROWS)):
-        position = time * batch + row
+    row = tl.program_id(0)
+    column = tl.arange(0, WIDTH)
+    query_row = tl.load(query + row * WIDTH + column)
+    length = tl.load(lengths + row)
+    losses = tl.zeros((STEPS,), tl.float32)
+    d_queries = tl.zeros((STEPS, WIDTH), tl.float32)
+    for first in range(0, length, STEPS):
+        time = first + tl.arange(0, STEPS)
         there = time < length
-        word = tl.load(row_of + position, mask=there, other=0)
-        negative = tl.load(row_of + (steps + 1) * batch + position, mask=there, other=0)
-        mask = there[:, None] & used
+        position = time * batch + row
+        word = tl.load(word_ids + position, mask=there, other=0)
+        negative = tl.load(word_ids + (steps + 1) * batch + position, mask=there, other=0)
+        word = tl.load(group_of + word, mask=there, other=0)
+        negative = tl.load(group_of + negative, mask=there, other=0)
+        mask = there[:, None] & (column < columns)[None, :]
         difference = tl.load(table + word[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
         difference -= tl.load(table + negative[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
-        violation = margin + 0.5 * tl.sum(query_rows * difference, axis=1)
+        violation = margin + 0.5 * tl.sum(query_row[None, :] * difference, axis=1)  # (STEPS,)
         violated = there & (violation > 0)
-        loss += tl.where(violated, violation, 0.0)
-        d_query_rows += tl.where(violated[:, None], 0.5 * difference, 0.0)
-        tl.store(active + position, violated, mask=inside)
-    tl.store(reconstruction + row, loss, mask=inside)
-    tl.store(d_query + tile, d_query_rows, mask=inside[:, None])
+        tl.store(active + position, violated, mask=there)
+        losses += tl.where(violated, violation, 0.0)
+        d_queries += tl.where(violated[:, None], 0.5 * difference, 0.0)
+    tl.store(reconstruction + row, tl.sum(losses, axis=0))
+    tl.store(d_query + row * WIDTH + column, tl.sum(d_queries, axis=0))
 
 
 @triton.jit
 def _hinge_backward(
-    scaled, coefficient, gradients, d_query, active, lengths, batch, steps,
+    scaled, coefficient, gradients, stride, d_query, active, lengths, batch, steps,
     ROWS: tl.constexpr = BACKWARD_ROWS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     """Scale the gradient of the query, and compute how much of its query each position adds to its row of the table."""
     row, inside, _, tile = tile_of_program(batch, ROWS, WIDTH)
-    gradient = tl.load(gradients + row, mask=inside, other=0.0)
+    gradient = tl.load(gradients + row * stride, mask=inside, other=0.0)
     values = tl.load(d_query + tile, mask=inside[:, None], other=0.0) * gradient[:, None]
     tl.store(scaled + tile, values, mask=inside[:, None])
     length = tl.load(lengths + row, mask=inside, other=0)

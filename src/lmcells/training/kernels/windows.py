@@ -17,10 +17,11 @@ from torch import Tensor
 
 from lmcells.model import Batch, ModelConfig, Windows
 from lmcells.training.device_corpus import Chunk, OccurrenceSections
+from lmcells.training.kernels import METADATA, beside
 from lmcells.training.kernels.lookup import Grouping, group_by_id, group_distinct
 from lmcells.training.sampler import Sampler
 
-ROWS = 64  # per program
+ROWS = 32  # per program
 DRAWN_ROWS = 16
 DRAWN_WORDS = 64
 
@@ -37,43 +38,64 @@ class TimeMajor:
     has_metadata: Tensor  # (B,) bool
     counts: Tensor  # (B,) bool, False in rows that only pad the batch
     rank: Tensor  # (B,) the new position of each row of the windows
-    words: Grouping  # of `word_ids`, by distinct word
-    row_of: Tensor  # the group of each position, and so its row of the moment table
+    words: Grouping  # of `word_ids`, by distinct word: its group is its row of the moment table
     by_metadata: Grouping
+    dropout_seeds: tuple[Tensor, ...] = ()  # drawn with the windows; otherwise the loss draws its own
 
     @classmethod
-    def of_windows(cls, windows: Windows, *, config: ModelConfig, counts: Tensor | None = None) -> Self:
+    def of_windows(
+        cls,
+        windows: Windows,
+        *,
+        config: ModelConfig,
+        counts: Tensor | None = None,
+        dropout_seeds: tuple[Tensor, ...] = (),
+    ) -> Self:
         """Rearrange windows, or a batch with its negatives; rows that do not count must have no context."""
         batch, steps = windows.context.shape
         device, center = windows.center.device, windows.center
-        lengths, order = windows.context_mask.sum(dim=1, dtype=torch.int16).sort(descending=True, stable=True)
+        n_programs, context_mask = triton.cdiv(batch, ROWS), windows.context_mask.contiguous()
+        is_length = torch.empty(steps + 1, batch, dtype=torch.int32, device=device)
+        given_lengths = torch.empty_like(is_length[0])
+        _mark_lengths[(n_programs,)](
+            is_length,
+            given_lengths,
+            context_mask,
+            batch,
+            steps,
+            COLUMNS=triton.next_power_of_2(steps + 1),
+            num_warps=2,
+        )
+        number = is_length.flatten().cumsum(dim=0, dtype=torch.int32)  # of rows as long or longer, up to each
         negatives = windows.negatives if isinstance(windows, Batch) else None
         n_positions = steps + 1 if negatives is None else 2 * steps + 1
         word_ids = torch.empty(n_positions, batch, dtype=torch.int32, device=device)
         present = torch.empty(steps + 1, batch, dtype=torch.bool, device=device)
-        long_lengths, metadata, rank = (torch.empty_like(word_ids[0]) for _ in range(3))
+        lengths, metadata, rank = (torch.empty_like(word_ids[0]) for _ in range(3))
         has_metadata, counted = torch.empty_like(present[0]), torch.empty_like(present[0])
-        _lay_out[(triton.cdiv(batch, ROWS),)](
-            word_ids, present, long_lengths, metadata, has_metadata, counted, rank, windows.context.contiguous(),
-            center if negatives is None else negatives.contiguous(), windows.context_mask.contiguous(),
+        _lay_out[(n_programs,)](
+            word_ids, present, lengths, metadata, has_metadata, counted, rank, windows.context.contiguous(),
+            center if negatives is None else negatives.contiguous(), context_mask,
             center, _or(windows.center_mask, center), _or(windows.metadata, center), _or(counts, center),
-            lengths, order, batch, steps, config.n_read, config.n_metadata,
+            given_lengths, number, batch, steps, config.n_read, config.n_metadata,
             HAS_NEGATIVES=negatives is not None, HAS_CENTER_MASK=windows.center_mask is not None,
-            HAS_METADATA=windows.metadata is not None, HAS_COUNTS=counts is not None, num_warps=2,
+            HAS_METADATA=windows.metadata is not None, HAS_COUNTS=counts is not None, num_warps=1,
         )  # fmt: skip
-        words, row_of = group_distinct(word_ids, n_ids=config.n_read)
+        words = group_distinct(word_ids, n_ids=config.n_read)
+        with beside(METADATA, metadata):
+            by_metadata = group_by_id(metadata, n_ids=config.n_metadata)
         return cls(
             given=windows,
             word_ids=word_ids,
             present=present,
-            lengths=long_lengths,
+            lengths=lengths,
             metadata=metadata,
             has_metadata=has_metadata,
             counts=counted,
             rank=rank,
             words=words,
-            row_of=row_of,
-            by_metadata=group_by_id(metadata, n_ids=config.n_metadata),
+            by_metadata=by_metadata,
+            dropout_seeds=dropout_seeds,
         )
 
     @property
@@ -94,16 +116,34 @@ def _or(values: Tensor | None, unread: Tensor) -> Tensor:
 
 
 @triton.jit
+def _mark_lengths(
+    is_length, lengths, context_mask, batch, steps, COLUMNS: tl.constexpr, ROWS: tl.constexpr = ROWS
+):  # fmt: skip
+    """Lengths, and 1 at the length of each row, longest first: (T + 1, B), whose running sum numbers the rows."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, COLUMNS)
+    inside = (row < batch)[:, None]
+    at = row[:, None] * steps + column[None, :]
+    there = tl.load(context_mask + at, mask=inside & (column < steps)[None, :], other=0) != 0
+    length = tl.sum(there.to(tl.int32), axis=1)
+    tl.store(lengths + row, length, mask=row < batch)
+    marks = (steps - column[None, :] == length[:, None]).to(tl.int32)
+    tl.store(
+        is_length + column[None, :] * batch + row[:, None], marks, mask=inside & (column <= steps)[None, :]
+    )
+
+
+@triton.jit
 def _lay_out(
     word_ids, present, lengths, metadata, has_metadata, counts, rank, context, negatives, context_mask, center,
-    center_mask, given_metadata, given_counts, sorted_lengths, order, batch, steps, n_words, n_metadata,
+    center_mask, given_metadata, given_counts, given_lengths, number, batch, steps, n_words, n_metadata,
     HAS_NEGATIVES: tl.constexpr, HAS_CENTER_MASK: tl.constexpr, HAS_METADATA: tl.constexpr,
     HAS_COUNTS: tl.constexpr, ROWS: tl.constexpr = ROWS,
 ):  # fmt: skip
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = row < batch
-    given = tl.load(order + row, mask=inside, other=0)
-    length = tl.load(sorted_lengths + row, mask=inside, other=0).to(tl.int32)
+    given = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = given < batch
+    length = tl.load(given_lengths + given, mask=inside, other=0)
+    row = tl.load(number + (steps - length) * batch + given, mask=inside, other=1) - 1
     tl.store(lengths + row, length, mask=inside)
     tl.store(rank + given, row, mask=inside)
     slot = tl.zeros((ROWS,), tl.int32)
@@ -137,11 +177,15 @@ def _lay_out(
     tl.store(counts + row, counted, mask=inside)
 
 
-def _draw_seed(generator: torch.Generator) -> Tensor:
-    return torch.randint(2**31 - 1, (1,), generator=generator, device=generator.device, dtype=torch.int32)
+def draw_seeds(n: int, device: torch.device, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+    """Seeds of as many kernels, (1,) int32 each."""
+    seeds = torch.randint(2**31 - 1, (n,), generator=generator, device=device, dtype=torch.int32)
+    return tuple(seeds.split(1))
 
 
-def draw_windows(sampler: Sampler, chunk: Chunk, positions: Tensor, *, present: Tensor) -> Batch:
+def draw_windows(
+    sampler: Sampler, chunk: Chunk, positions: Tensor, *, present: Tensor, seed: Tensor
+) -> Batch:
     """`sampler.batch` for an lmc: the batch with the centers at `positions` (B,), `present` (B,) bool."""
     config, alias = sampler.config, sampler.negatives
     assert sampler.segment_metadata is not None
@@ -153,7 +197,7 @@ def draw_windows(sampler: Sampler, chunk: Chunk, positions: Tensor, *, present: 
     _draw_windows[(triton.cdiv(n_rows, DRAWN_ROWS),)](
         context, context_mask, negatives, center, center_mask, metadata, chunk.tokens, chunk.segments,
         sampler.segment_metadata, alias.threshold, alias.alias, positions, present,
-        _draw_seed(sampler.generator), n_rows, len(chunk), alias.alias.shape[0], config.window,
+        seed, n_rows, len(chunk), alias.alias.shape[0], config.window,
         config.context_mask_rate, config.center_mask_rate, COLUMNS=triton.next_power_of_2(steps), num_warps=4,
     )  # fmt: skip
     return Batch(
@@ -205,16 +249,14 @@ def _draw_windows(
     tl.store(negatives + at, negative, mask=mask)
 
 
-def draw_sections(
-    sections: OccurrenceSections, words: Grouping, *, n_draws: int, generator: torch.Generator
-) -> Tensor:
+def draw_sections(sections: OccurrenceSections, words: Grouping, *, n_draws: int, seed: Tensor) -> Tensor:
     """Sections of each group's word: -> (groups, n) int32, `n_metadata` in groups that do not exist."""
     assert words.of_group is not None
     drawn = words.of_group.new_empty(words.capacity, n_draws)
     rate = sections.uniform_rate
     _draw_sections[(triton.cdiv(words.capacity, DRAWN_WORDS),)](
         drawn, words.of_group, words.n_groups, sections.sections, sections.offsets, sections.sizes,
-        sections.sizes if rate is None else rate, _draw_seed(generator), words.capacity, sections.n_metadata,
+        sections.sizes if rate is None else rate, seed, words.capacity, sections.n_metadata,
         HAS_RATE=rate is not None, DRAWS=n_draws, COLUMNS=triton.next_power_of_2(n_draws), num_warps=4,
     )  # fmt: skip
     return drawn

@@ -1,0 +1,61 @@
+"""What written sentences teach a model: how it ranks those that were left out of its training.
+
+python benchmarks/left_out_sentences.py default [MODEL ...]
+
+Of the sentences that were written for the seventh round, one in sixteen and all of one sense in sixteen are in
+`benchmarks/data/passages_left_out.jsonl` and not in `passages.jsonl`. Each long form is replaced by its ambiguous short
+form, and a model ranks all senses of the shipped inventory, without priors.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from dev_sets import DevSet
+from lmcells.evaluation.calibrate import score_mentions
+from lmcells.expansion.ranking import best_ranker
+from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.folder import model_folder
+from locations import ROOT, SETS
+
+LEFT_OUT = SETS / "passages_left_out.jsonl"
+INVENTORY = ROOT / "src" / "lmcells" / "expansion" / "clinical_inventory.csv"
+
+
+def long_forms_of(path: Path) -> set[str]:
+    """The long forms that a file has passages of."""
+    return {json.loads(line)["long_form"] for line in path.open(encoding="utf-8")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="+", help="model folders, or default")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = DevSet(Path(folder, "left_out.jsonl"), INVENTORY)
+        command = [sys.executable, "-m", "lmcells", "dataset", "reverse", LEFT_OUT, "--inventory", INVENTORY]
+        subprocess.run(
+            [*map(str, command), "--output", str(drawn.dataset)], check=True, stdout=subprocess.DEVNULL
+        )
+        # Only what a sentence was written for: "passages/LONG FORM/sentences".
+        examples = [each for each in drawn.examples if f"/{each.long_form}/sentences" in each.note_id]
+    has_sentences = long_forms_of(SETS / "passages.jsonl")
+    kinds = {
+        "of senses with other sentences": [each for each in examples if each.long_form in has_sentences],
+        "of senses without": [each for each in examples if each.long_form not in has_sentences],
+    }
+    for name in options.models:
+        ranker = best_ranker(PretrainedModel.from_pretrained(model_folder(name)), drawn.senses)
+        for kind, chosen in kinds.items():
+            scored = score_mentions(ranker, chosen, drawn.senses)
+            right = [int(scores.argmax()) == truth for _, scores, truth in scored]
+            print(f"{Path(name).name}, {kind}: {sum(right) / len(right):.3f} of {len(right):,}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

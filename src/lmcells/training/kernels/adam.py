@@ -1,0 +1,112 @@
+"""Adam of the large tables: rows of words that a step does not read beside the step, the rest at its end.
+
+A row that is not read has no gradient, but Adam moves it all the same, by its averages: that takes most of the bytes of
+a small step, and can be done while the step computes. Values are those of `torch.optim.Adam` up to rounding.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor, nn
+
+from lmcells.training.kernels import ADAM, TABLE, beside, join
+from lmcells.training.kernels.lookup import Grouping
+from lmcells.training.task import BETAS, EPSILON, Adam
+
+BLOCK = 2048  # elements that a program updates at once
+N_BESIDE = 264  # programs beside a step: few, so that its kernels find room
+N_PROGRAMS = 1056
+UNREAD, READ, ALL = range(3)  # which rows are updated
+
+
+class TableAdam:
+    """Takes the steps of `optimizer` on tables that are all read at the same words, and on `others`.
+
+    Call `begin`, then backward, then `end`.
+    """
+
+    def __init__(
+        self, optimizer: Adam, of_words: Sequence[nn.Parameter], others: Sequence[nn.Parameter] = ()
+    ) -> None:
+        self.optimizer, self._of_words, self._others = optimizer, of_words, others
+        self.parameters = [*of_words, *others]
+
+    @torch.no_grad()
+    def begin(self, words: Grouping) -> None:
+        """Count a step, and update the words' rows of no group on the branch ADAM; `words` are those it reads."""
+        assert words.group_of is not None
+        self._words = words
+        steps = [self.optimizer.state_of(each)["step"] for each in self.parameters]
+        with beside(ADAM, steps[0]):
+            join(TABLE, words.group_of)
+            torch._foreach_add_(steps, 1)
+            for table in self._of_words:
+                self._update(table, UNREAD)
+
+    @torch.no_grad()
+    def end(self) -> Tensor:
+        """Update everything else along its gradient; return norms whose norm is that of all these gradients."""
+        join(ADAM, self.optimizer.learning_rate)
+        with beside(ADAM, self.optimizer.learning_rate):
+            norms = [self._update(table, ALL) for table in self._others]
+        norms += [self._update(table, READ) for table in self._of_words]
+        join(ADAM, norms[0])
+        del self._words
+        return torch.cat(norms)
+
+    def _update(self, table: nn.Parameter, part: int) -> Tensor:
+        """Update a part of the rows; return the norms of the parts of their gradients."""
+        words, state = self._words, self.optimizer.state_of(table)
+        gradient = table.grad if part != UNREAD else table
+        assert gradient is not None
+        n_programs = min(N_BESIDE if part == UNREAD else N_PROGRAMS, triton.cdiv(table.numel(), BLOCK))
+        norms = state["step"].new_empty(n_programs)
+        _update_rows[(n_programs,)](
+            table, norms, state["exp_avg"], state["exp_avg_sq"], gradient.contiguous(),
+            words.of_group if part == READ else words.group_of, words.n_groups, state["step"],
+            self.optimizer.learning_rate, table.numel(), table.shape[-1], BETA1=BETAS[0], BETA2=BETAS[1],
+            LOG1=math.log(BETAS[0]), LOG2=math.log(BETAS[1]), EPSILON=EPSILON, PART=part, num_warps=8,
+        )  # fmt: skip
+        return norms
+
+
+@triton.jit
+def _one_minus_exp(x):
+    """1 - exp(x) for x < 0, exact to 2e-6 also near 0."""
+    series = -x * (1.0 + x / 2.0 * (1.0 + x / 3.0 * (1.0 + x / 4.0)))
+    return tl.where(x > -0.03, series, 1.0 - tl.exp(x))
+
+
+@triton.jit
+def _update_rows(
+    table, norms, average, square, gradients, groups, n_groups, step, learning_rate, n_elements, width,
+    BETA1: tl.constexpr, BETA2: tl.constexpr, LOG1: tl.constexpr, LOG2: tl.constexpr, EPSILON: tl.constexpr,
+    PART: tl.constexpr, BLOCK: tl.constexpr = BLOCK,
+):  # fmt: skip
+    steps = tl.load(step)
+    rate = tl.load(learning_rate) / _one_minus_exp(steps * LOG1)
+    scale = 1.0 / tl.sqrt(_one_minus_exp(steps * LOG2))
+    if PART == 1:
+        n_elements = tl.load(n_groups) * width
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for first in range(tl.program_id(0) * BLOCK, n_elements, tl.num_programs(0) * BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        there = at < n_elements
+        gradient = tl.zeros((BLOCK,), tl.float32)
+        if PART == 0:
+            there = there & (tl.load(groups + at // width, mask=there, other=0) < 0)
+        else:
+            if PART == 1:
+                at = tl.load(groups + at // width, mask=there, other=0) * width + at % width
+            gradient = tl.load(gradients + at, mask=there, other=0.0)
+            squares += gradient * gradient
+        mean = BETA1 * tl.load(average + at, mask=there, other=0.0) + (1 - BETA1) * gradient
+        mean_square = BETA2 * tl.load(square + at, mask=there, other=0.0) + (1 - BETA2) * gradient * gradient
+        moved = rate * mean / (tl.sqrt(mean_square) * scale + EPSILON)
+        tl.store(average + at, mean, mask=there)
+        tl.store(square + at, mean_square, mask=there)
+        tl.store(table + at, tl.load(table + at, mask=there, other=0.0) - moved, mask=there)
+    tl.store(norms + tl.program_id(0), tl.sqrt(tl.sum(squares, axis=0)))
