@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from corpora import corpus_of
+from lmcells.analysis import Row, rows_of
 from lmcells.analysis.gaussian_mixture import GaussianMixture
-from lmcells.analysis.uncertainty import WordVariances
 from lmcells.model import ModelConfig, create_model
 from lmcells.pretrained import PretrainedModel, save_pretrained
 
@@ -82,19 +82,15 @@ def _set(table: nn.Embedding, rows: list[tuple[float, ...]]) -> None:
     table.weight.copy_(torch.tensor(rows))
 
 
-def planted_variances(n: int = 400, *, seed: int = 0) -> WordVariances:
+def planted_variances(n: int = 400, *, seed: int = 0) -> tuple[Row, ...]:
     """Variance within grows with the number of senses alone, variance between with the sections alone."""
     random = np.random.default_rng(seed)
     n_senses, n_sections = random.integers(0, 6, n), random.uniform(1, 40, n)
-    return WordVariances(
-        np.arange(n),
-        tuple(f"w{row}" for row in range(n)),
-        random.integers(100, 10_000, n),
-        0.5 + 0.05 * n_senses + 0.02 * random.normal(size=n),
-        0.001 * n_sections + 0.002 * random.random(n),
-        n_sections,
-        n_senses,
-    )
+    count = random.integers(100, 10_000, n)
+    within = 0.5 + 0.05 * n_senses + 0.02 * random.normal(size=n)
+    between = 0.001 * n_sections + 0.002 * random.random(n)
+    columns = {"count": count, "within": within, "between": between, "total": within + between}
+    return rows_of(word=[f"w{row}" for row in range(n)], **columns, n_sections=n_sections, n_senses=n_senses)
 
 
 NOTE = """\

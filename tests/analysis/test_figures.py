@@ -28,6 +28,7 @@ from lmcells.analysis.names import NULL_SECTION
 from lmcells.analysis.point_figures import draw_mixtures, draw_section_map, draw_uncertainty, write_names
 from lmcells.analysis.sections import nearest_sections
 from lmcells.analysis.senses import word_senses
+from lmcells.analysis.uncertainty import associations
 from lmcells.errors import MissingExtra
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.figure_style import DPI, label, save_as
@@ -191,13 +192,13 @@ def test_no_name_of_a_mixture_covers_another(shipped: PretrainedModel) -> None:
 
 def test_the_figure_of_uncertainty_names_words_and_correlations(tmp_path: Path) -> None:
     variances = planted_variances()
-    associations = variances.associations(n_resamples=50)
+    found = associations(variances, n_resamples=50)
     first, second = tmp_path / "first.svg", tmp_path / "second.svg"
     for path in (first, second):
-        figure = draw_uncertainty(variances, associations, named=[variances.of(3), variances.of(7)])
+        figure = draw_uncertainty(variances, found, named=[variances[3], variances[7]])
         written = svg_texts(figure, path)
     assert first.read_bytes() == second.read_bytes()
     assert written.count("w3") == 4  # panels by frequency and by sections, of two variances
-    rho = next(each.rho for each in associations if (each.variance, each.against) == ("between", "sections"))
+    rho = next(each.rho for each in found if (each.variance, each.against) == ("between", "sections"))
     assert f"e  ρ = {rho.estimate:.2f} [{rho.low:.2f}, {rho.high:.2f}]" in written
     assert not any("mathdefault" in text for text in written)

@@ -102,29 +102,6 @@ def test_the_total_variance_is_the_mean_of_the_diagonal(mixture: GaussianMixture
     assert split(single([0.0, 0.0], 1.0), 4).n_effective == pytest.approx(4)
 
 
-@pytest.mark.parametrize(
-    ("weights", "means", "variances", "message"),
-    [
-        ([0.5, 0.4], [[0.0], [1.0]], [1.0, 1.0], "add to 1"),
-        ([1.5, -0.5], [[0.0], [1.0]], [1.0, 1.0], "above 0"),
-        ([0.5, 0.5], [[0.0], [1.0]], [1.0, 0.0], "variances must be above 0"),
-        ([0.5, 0.5], [[0.0]], [1.0, 1.0], "2 components need"),
-        ([1.0], [[0.0]], [1.0, 1.0], "one number per component"),
-        ([], np.zeros((0, 2)), [], "one number per component"),
-    ],
-)
-def test_what_is_no_mixture_is_refused(
-    weights: list[float], means: list[list[float]], variances: list[float], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        GaussianMixture(weights, means, variances)
-
-
-def test_points_of_another_space_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"needs \(n, 2\)"):
-        random_mixture(0, n=2, dim=2).log_density(np.zeros((3, 5)))
-
-
 def within(found: MonteCarlo, expected: float) -> bool:
     return abs(found.value - expected) <= 4 * found.standard_error + 1e-9
 
@@ -245,14 +222,3 @@ def test_large_tables_are_computed_in_blocks(monkeypatch: pytest.MonkeyPatch) ->
     whole = [measure(p, q) for measure in measures]
     monkeypatch.setattr("lmcells.analysis.gaussian_mixture._MOST_PAIRS", 64)
     assert [measure(p, q) for measure in measures] == pytest.approx(whole)
-
-
-def test_mixtures_of_different_spaces_are_refused() -> None:
-    for measure in (sampled_divergence, matched_bound, variational_approximation, convex_bound):
-        with pytest.raises(ValueError, match="2 and 3 dimensions"):
-            measure(random_mixture(0, n=2, dim=2), random_mixture(0, n=2, dim=3))
-
-
-def test_one_draw_has_no_error_and_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 2 draws"):
-        sampled_divergence(random_mixture(0, n=2, dim=2), random_mixture(1, n=2, dim=2), n_samples=1)

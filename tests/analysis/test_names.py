@@ -16,11 +16,10 @@ from lmcells.pretrained import PretrainedModel
 def test_words_and_sections_may_be_written_in_any_case(planted: PretrainedModel) -> None:
     assert planted.words[names.word_id(planted, "History")] == "history"
     assert names.section_name(planted, "family history") == "FAMILY HISTORY"
-    assert names.metadata_id(planted, "shx") == names.section_id(planted, "SHX")
+    assert names.section_id(planted, "shx") == names.section_id(planted, "SHX")
 
 
 def test_null_metadata_has_a_name(planted: PretrainedModel) -> None:
-    assert names.metadata_id(planted, names.NULL_SECTION) == -1
     assert names.section_name(planted, names.NULL_SECTION) == names.NULL_SECTION
 
 

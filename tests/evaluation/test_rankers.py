@@ -13,9 +13,9 @@ from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 from lmcells.evaluation import rankers
 from lmcells.evaluation.dataset import Example, write_dataset
-from lmcells.evaluation.evaluate import predict
+from lmcells.evaluation.evaluate import evaluate, predict
 from lmcells.evaluation.metrics import measure
-from lmcells.evaluation.rankers import NamedRanker, make_ranker, window_words
+from lmcells.evaluation.rankers import make_ranker, window_words
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.long_form_moments import LongFormOccurrences
@@ -53,7 +53,7 @@ def test_a_folder_is_a_model_and_its_parameters_are_counted_without_embeddings(
     assert named.n_parameters == count_parameters(models[kind].to_torch())
     assert named.corpus_fingerprint == corpus.manifest.fingerprint
     assert np.isfinite(named.scores([mention("gait PT", section="PLAN")])[0]).all()
-    assert named.sections == ({} if kind == "bsg" else {"as written": 1})
+    assert (named.knows is None) == (kind == "bsg")
 
 
 def test_the_corpus_supplies_the_counts_of_long_forms(
@@ -92,28 +92,8 @@ def test_section_mle_can_be_counted_on_a_dataset(tmp_path: Path) -> None:
     scores = named.scores([mention("PT", section="Plan:"), mention("PT", section="far from all")])
     assert scores[0].argmax() == 0
     assert np.ptp(scores[1]) < 1e-6
-    assert named.sections == {"as written": 1, "unknown": 1}
-
-
-def test_a_section_map_gives_foreign_headers_known_names() -> None:
-    seen: list[str | None] = []
-
-    class Spy:
-        def scores(self, mentions: list[Mention]) -> list[np.ndarray]:
-            seen.extend(each.section for each in mentions)
-            return []
-
-    section_map = {"BLOODS": "LABS", "NONSENSE": None}
-    ranker = NamedRanker(base=Spy(), section_map=section_map, knows={"PLAN", "LABS"}.__contains__)
-    ranker.scores([mention("PT", section=each) for each in ("PLAN", "Bloods:", "Nonsense", "zzzz", None)])
-    assert seen == ["PLAN", "LABS", None, "zzzz", None]
-    assert ranker.sections == {
-        "as written": 1,
-        "mapped": 1,
-        "mapped to none": 1,
-        "unknown": 1,
-        "no section": 1,
-    }
+    assert named.knows is not None
+    assert [named.knows(section) for section in ("Plan:", "far from all")] == [True, False]
 
 
 @pytest.mark.parametrize("section", ["PLAN", "plan:", "a header that no model knows", None])
@@ -177,16 +157,36 @@ THERAPY_AND_CLOTTING = [
 ]
 
 
+def test_a_section_map_gives_foreign_headers_known_names(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "train.jsonl", THERAPY_AND_CLOTTING)
+    headers = ("PLAN", "Bloods:", "LABS", "Nonsense", "zzzz", None)
+    tested = [example(number, THERAPY.long_form, header) for number, header in enumerate(headers)]
+    section_map = {"bloods": "LABS", "nonsense": None}
+    model = f"section-mle:{tmp_path / 'train.jsonl'}"
+    (result,) = evaluate(model, dataset=tested, inventory=INVENTORY, section_map=section_map)
+    found = {"as written": 2, "mapped": 1, "mapped to none": 1, "unknown": 1, "no section": 1}
+    assert result.section_mapping == found
+    plan, bloods, labs, *_ = result.predictions.log_probabilities
+    np.testing.assert_allclose(bloods, labs, atol=1e-6)
+    assert not np.allclose(plan, labs)
+    assert result.contexts["e1"].section == "Bloods:"
+
+
 def test_chance_is_right_as_often_as_there_are_candidates() -> None:
     examples = [example(number, THERAPY.long_form) for number in range(4_000)]
-    metrics = measure(predict("random", rankers.random_ranker(INVENTORY, seed=1), examples, INVENTORY))
+    metrics = measure(
+        predict("random", rankers.make_ranker("random", INVENTORY, examples=(), seed=1), examples, INVENTORY)
+    )
     assert metrics.accuracy == pytest.approx(0.5, abs=0.04)
     assert metrics.nll == pytest.approx(np.log(2), abs=1e-6)
 
 
 def test_chance_is_the_same_for_one_seed_and_another_for_another() -> None:
     mentions = [mention("PT")] * 50
-    first, again, other = (rankers.random_ranker(INVENTORY, seed=seed).scores(mentions) for seed in (3, 3, 4))
+    first, again, other = (
+        rankers.make_ranker("random", INVENTORY, examples=(), seed=seed).scores(mentions)
+        for seed in (3, 3, 4)
+    )
     np.testing.assert_array_equal(first, again)
     assert (np.argmax(first, axis=1) != np.argmax(other, axis=1)).any()
 
@@ -204,7 +204,7 @@ def test_the_commonest_sense_of_a_short_form_without_examples_is_any() -> None:
 
 
 def test_section_mle_is_the_share_of_a_long_forms_places_in_the_section() -> None:
-    ranker = rankers.SectionRanker(INVENTORY, rankers.count_sections_of_examples(THERAPY_AND_CLOTTING))
+    ranker = rankers.section_ranker(INVENTORY, rankers.count_sections_of_examples(THERAPY_AND_CLOTTING))
     # p(LABS | therapy) = 1/4 and p(LABS | clotting) = 1/2: the rarer sense wins, there is no prior.
     assert probabilities(ranker, "LABS") == pytest.approx([1 / 3, 2 / 3])
     assert probabilities(ranker, "PLAN")[0] == pytest.approx(1, abs=1e-5)
@@ -212,18 +212,18 @@ def test_section_mle_is_the_share_of_a_long_forms_places_in_the_section() -> Non
 
 def test_no_section_is_a_section_of_its_own() -> None:
     counts = rankers.count_sections_of_examples(THERAPY_AND_CLOTTING)
-    assert probabilities(rankers.SectionRanker(INVENTORY, counts), None)[1] == pytest.approx(1, abs=1e-5)
+    assert probabilities(rankers.section_ranker(INVENTORY, counts), None)[1] == pytest.approx(1, abs=1e-5)
 
 
 def test_a_section_that_was_never_seen_is_left_to_chance() -> None:
-    ranker = rankers.SectionRanker(INVENTORY, rankers.count_sections_of_examples(THERAPY_AND_CLOTTING))
+    ranker = rankers.section_ranker(INVENTORY, rankers.count_sections_of_examples(THERAPY_AND_CLOTTING))
     scores = ranker.scores([mention("PT", section="NEW")] * 200)
     np.testing.assert_allclose(scores, np.log(rankers.FLOOR), atol=1e-6)
     assert 60 < sum(int(row.argmax()) for row in scores) < 140
 
 
 def test_a_long_form_that_was_never_seen_has_the_floor_and_not_an_error() -> None:
-    ranker = rankers.SectionRanker(INVENTORY, rankers.count_sections_of_examples(THERAPY_AND_CLOTTING[:3]))
+    ranker = rankers.section_ranker(INVENTORY, rankers.count_sections_of_examples(THERAPY_AND_CLOTTING[:3]))
     scores = ranker.scores([mention("PT", section="PLAN")])[0]
     assert np.isfinite(scores).all()
     assert scores[1] == pytest.approx(np.log(rankers.FLOOR))

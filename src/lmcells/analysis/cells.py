@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis.names import metadata_id, require_sections
+from lmcells.analysis.names import NULL_SECTION, require_sections, section_id
 from lmcells.analysis.statistics import Floats, isotropic_divergence
 from lmcells.errors import InputError
 from lmcells.expansion.windows import NULL
@@ -108,10 +108,10 @@ class WordCells:
         self.model = model
 
     def of(self, words: Ids, section: str | None) -> NumpyGaussian:
-        """The cells of some words: (n,) -> n Gaussians."""
         if section is None:
             return NumpyGaussian(self.expected.mean[words], self.expected.log_variance[words])
-        return self.model.prior(words, np.asarray(metadata_id(self.model, section)))
+        id_ = NULL if section == NULL_SECTION else section_id(self.model, section)
+        return self.model.prior(words, np.asarray(id_))
 
     @cached_property
     def expected(self) -> NumpyGaussian:

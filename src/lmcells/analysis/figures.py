@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import EngFormatter
 
 from lmcells.analysis import Row
 from lmcells.analysis.gate import ALONE, LEAST_EXAMPLES, SECTIONS, TOKENS, WORDS
@@ -34,7 +34,6 @@ def page(height: float, width: float = 1.0, **how: Any) -> Iterator[Figure]:
 
 
 def style(number: int) -> dict[str, Any]:
-    """The colour and the marker of the n-th of several things."""
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
 
 
@@ -120,11 +119,9 @@ def draw_senses(senses: Row) -> Figure:
         for number, row in enumerate(rows):
             _write_row(axes, number, row, is_average=number == len(rows) - 1)
         axes.axhline(len(rows) - 1.5, color=INK, linewidth=1.0)
-        n, upright = len(senses.words), len(senses.words) > _N_SLANTED
-        slant = (
-            dict[str, Any](rotation=90, ha="center") if upright else dict[str, Any](rotation=40, ha="left")
-        )
-        words = [label(word) for word in senses.words]
+        n, words = len(senses.words), [label(word) for word in senses.words]
+        slant: dict[str, Any] = {"rotation": 40, "ha": "left"}
+        slant |= {"rotation": 90, "ha": "center"} if n > _N_SLANTED else {}
         axes.set_xticks(range(n), words, fontsize=9 * min(1.0, _N_UPRIGHT / n), **slant)
         names = ["average" if row.section is None else section_label(row.section) for row in rows]
         axes.set_yticks(range(len(rows)), names)
@@ -176,7 +173,7 @@ def draw_gate(summary: Row, checks: Sequence[Row], alone: Sequence[Row]) -> Figu
         axes.scatter(tokens, weights, s=9, color=_ORANGE, alpha=0.45, linewidths=0, marker="D")
         axes.set_xscale("log")
         axes.minorticks_off()
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _compact(value)))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 1k: the ticks are close together
         axes.set(xlabel="Tokens in training", ylabel="Weight without words")
         if alone:
             least = min(alone, key=lambda each: each.weight)
@@ -203,14 +200,6 @@ def _draw_quantiles(axes: Axes, sections: Sequence[Row]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("Weight of the section")
     axes.set_title("a  Weight by section", loc="left", fontsize=8)
-
-
-def _compact(value: float) -> str:
-    """1k for 1,000: the ticks of a logarithmic axis are close together."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:g}{letter}"
-    return f"{value:g}"
 
 
 def _name(axes: Axes, name: str, x: float, y: float) -> None:

@@ -1,12 +1,4 @@
-"""How much a model relies on the section rather than the words: the weight of its gate, by example and by section.
-
-ranker = section_ranker(model, inventory)
-examples = list(weigh(ranker, occurrences_of(dataset)))       # or occurrences_in(notes, inventory)
-summary = summarise_gate(ranker, examples)
-summary.sections[0].section, summary.sections[0].mean         # the section with the most weight
-check_gate(examples, summary, weigh_alone(ranker))            # do short, topical sections get more, as the paper says?
-spread(examples, n=8)                                         # the paper's table: from the least weight to the most
-"""
+"""How much a model relies on the section rather than the words: the weight of its gate, by example and by section."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,8 +29,6 @@ _REACH = 80  # characters that hold them
 
 
 class Occurrence(NamedTuple):
-    """A short form in its text."""
-
     mention: Mention
     note_id: str | None = None
     long_form: str | None = None  # where a dataset says it
@@ -46,7 +36,6 @@ class Occurrence(NamedTuple):
 
 
 def occurrences_of(examples: Iterable[Example]) -> Iterator[Occurrence]:
-    """The short forms of a dataset."""
     return (Occurrence(each.mention, each.note_id, long_form=each.long_form) for each in examples)
 
 
@@ -208,12 +197,10 @@ _EXPECTED = {WORDS: -1, LENGTH: -1, TOKENS: -1, ENTROPY: -1, TOPICALITY: 1}  # s
 def check_gate(
     examples: Sequence[WeighedExample], summary: Row, alone: Sequence[Row], *, seed: int = 0
 ) -> list[Row]:
-    """Check whether short, topical sections get more weight, as the paper saw: Spearman's correlations with the weight.
+    """Spearman's correlations with the weight: do short, topical sections get more, as the paper saw?
 
-    Where `given` is not None, it is held fixed; `expected` is the sign that the paper says. Among the examples, the
-    weight is compared with the number of words around them and the length of the section; intervals resample notes,
-    since the examples of one note are alike. Among the sections of the examples, and among all sections of the model in
-    an empty context, it is compared with what the sections were like in training.
+    `given` is held fixed unless it is None; `expected` is the sign that the paper says. Among examples, intervals
+    resample notes, since the examples of one note are alike.
     """
     with_length = [each for each in examples if each.n_section_tokens is not None]
     sections = [each for each in summary.sections if each.n >= LEAST_EXAMPLES and each.topicality is not None]

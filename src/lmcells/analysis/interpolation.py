@@ -1,11 +1,6 @@
 """What a short form means as the weight of its section is set by hand, from its words (0) to its section (1).
 
 Only the gate is set: a model that also reads the words next to a masked span reads them at every weight.
-
-path = interpolate(section_ranker(model, inventory), "MG", section="MEDICATIONS")
-path.weights                                # 0, 0.05, ... 1: the section's weight
-path.long_forms[0].probabilities            # of one long form, at each of them
-interpolate(ranker, "MG", section="IMAGING", text="seen on MG of the left breast", calibration=calibration)
 """
 
 import re
@@ -50,11 +45,7 @@ def section_ranker(
     ranking: Ranking = "auto",
     null_metadata: bool = False,
 ) -> PosteriorRanker:
-    """The ranker of a model that reads sections, as in `lmcells evaluate`.
-
-    With `null_metadata` a long form has null metadata, as in the paper's figure; otherwise it is the mixture over its
-    sections.
-    """
+    """The ranker of `lmcells evaluate`; with `null_metadata`, long forms have no section, as in the paper's figure."""
     require_sections(model)
     if not null_metadata:
         return rank_cells(model, inventory, ranking=ranking)
@@ -65,11 +56,10 @@ def section_ranker(
 
 
 def read_window(ranker: PosteriorRanker, short_form: str, *, text: str | None = None) -> ReadWindows:
-    """What the model reads around a short form: its first occurrence in a text, or the null context.
+    """What the model reads around a short form: its first occurrence in a text, or the null context, without words.
 
-    The null context is a window without words. A ranking by masked span has the mask there. One that reads the short
-    form itself has a position without a word (a zero vector) beside it: the center enters q only beside a context
-    word, so in a window without any position it would have no effect.
+    There, a ranking by masked span has the mask; one that reads the short form itself has a position without a word (a
+    zero vector) beside it, since the center enters q only beside a context word.
     """
     if text is not None:
         return ranker.read([_find(short_form, text)])

@@ -46,7 +46,6 @@ class Marginal:
     n_seen: int | None = None  # all occurrences of a word
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the mixture as plain data, for JSON."""
         mixture = self.mixture
         return {
             "name": self.name,

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from lmcells.analysis.statistics import Floats
 from lmcells.errors import InputError
-from lmcells.expansion.windows import NULL
 from lmcells.notes.sections import find_alias, load_aliases, upper_name
 from lmcells.pretrained import PretrainedModel
 
@@ -44,13 +43,7 @@ def section_id(model: PretrainedModel, section: str) -> int:
     raise InputError(f"the model does not know the section {section!r}. {_suggest(section, model.sections)}")
 
 
-def metadata_id(model: PretrainedModel, section: str) -> int:
-    """The id of a section, or of null metadata."""
-    return NULL if section == NULL_SECTION else section_id(model, section)
-
-
 def section_name(model: PretrainedModel, section: str) -> str:
-    """The model's own name of a section, or of null metadata."""
     return NULL_SECTION if section == NULL_SECTION else model.sections[section_id(model, section)]
 
 

@@ -18,7 +18,7 @@ from lmcells.analysis.figures import bare, page, rho_label, section_label, style
 from lmcells.analysis.mixtures import Marginal, mixture_plane
 from lmcells.analysis.sections import NETWORK_NAMES
 from lmcells.analysis.statistics import Floats
-from lmcells.analysis.uncertainty import Variance, WordVariances
+from lmcells.analysis.uncertainty import COLUMNS
 from lmcells.errors import MissingExtra
 from lmcells.figure_style import COLOURS, DPI, INK, label
 
@@ -210,33 +210,33 @@ _MANY = LinearSegmentedColormap.from_list("many", ["#e8f1f8", "#4393c3"])  # nam
 _LINE = COLOURS[1]
 _MARK = 3.0  # radius of the mark of a word, in points
 _N_BINS = 12
-_TITLES: dict[Variance, str] = {"within": "Prior variance", "between": "Variance between sections"}
+_TITLES = {"within": "Prior variance", "between": "Variance between sections"}
 _AGAINST = {"frequency": "Occurrences", "sections": "Sections, effective number"}
 _AGAINST |= {"senses": "Long forms of a short form"}
 
 
 def draw_uncertainty(
-    variances: WordVariances, associations: Sequence[Row], *, named: Sequence[Row] = ()
+    measured: Sequence[Row], associations: Sequence[Row], *, named: Sequence[Row] = ()
 ) -> Figure:
     """Words as a density with the median in bins; short forms by their number of long forms; `named` words marked."""
-    has_senses = bool((variances.n_senses > 0).any())
-    columns = [name for name in _AGAINST if has_senses or name != "senses"]
+    column = {name: np.array([row[name] for row in measured]) for name in measured[0]}
+    columns = [name for name in _AGAINST if column["n_senses"].any() or name != "senses"]
     rho_of = {(each.variance, each.against): rho_label(each.rho) for each in associations if not each.given}
     with page(4.4, dpi=DPI) as figure:
         panels = figure.subplots(len(_TITLES), len(columns), sharey="row", squeeze=False)
-        letters, middles = iter("abcdef"), dict[tuple[Variance, str], Floats]()
+        letters, middles = iter("abcdef"), dict[tuple[str, str], Floats]()
         for row, (variance, title) in zip(panels, _TITLES.items(), strict=True):
-            values: Floats = getattr(variances, variance)
+            values = column[variance]
             for axes, against in zip(row, columns, strict=True):
                 if against == "senses":
-                    _draw_by_senses(axes, variances.n_senses, values)
+                    _draw_by_senses(axes, column["n_senses"], values)
                 else:
-                    xs = variances.count if against == "frequency" else variances.n_sections
-                    middles[variance, against] = _draw_density(axes, xs.astype(np.float64), values)
+                    xs = column[COLUMNS[against]].astype(np.float64)
+                    middles[variance, against] = _draw_density(axes, xs, values)
                 rho = rho_of.get((variance, against), "ρ not defined")
                 axes.set_title(f"{next(letters)}  {rho}", fontsize=8.5, loc="left")
             row[0].set_ylabel(title)
-            row[0].set_ylim(*_limits(values, also=[getattr(word, variance) for word in named]))
+            row[0].set_ylim(*_limits(values, also=[word[variance] for word in named]))
         for axes, against in zip(panels[-1], columns, strict=True):
             axes.set_xlabel(_AGAINST[against])
         if named:
@@ -281,9 +281,8 @@ def _draw_by_senses(axes: Axes, n_senses: npt.NDArray[np.int64], ys: Floats) -> 
     axes.grid(visible=False, axis="x")
 
 
-def _mark(axes: Axes, words: Sequence[Row], variance: Variance, against: str, *, keep_free: Floats) -> None:
-    xs = [float(word.count) if against == "frequency" else word.n_sections for word in words]
-    ys = [float(getattr(word, variance)) for word in words]
+def _mark(axes: Axes, words: Sequence[Row], variance: str, against: str, *, keep_free: Floats) -> None:
+    xs, ys = ([float(word[key]) for word in words] for key in (COLUMNS[against], variance))
     axes.plot(xs, ys, "D", color="white", markeredgecolor=INK, markersize=1.4 * _MARK, clip_on=False)
     names = [*(label(word.word) for word in words), *[""] * len(keep_free)]
     places = np.vstack([np.column_stack([xs, ys]), keep_free])

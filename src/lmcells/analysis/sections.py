@@ -112,10 +112,7 @@ def map_sections(
     """Lay the sections with the most words out on a plane, in clusters; takes a second, so keep the result.
 
     `trustworthiness` says whether neighbours on the plane are neighbours in the network: 1 at best, NaN if not known.
-    Only near sections can be compared.
-
-    Without scikit-learn, which a service does not need otherwise, the plane is that of the two principal axes, in one
-    cluster.
+    Without scikit-learn the plane is that of the two principal axes, in one cluster: a service needs no more.
     """
     try:
         from sklearn import manifold

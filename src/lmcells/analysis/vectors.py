@@ -1,8 +1,5 @@
 """Expected meanings as a file of vectors that word2vec, gensim, fastText and others read.
 
-    write_vectors(Path("words.txt"), word_vectors(model))       # gensim: KeyedVectors.load_word2vec_format("words.txt")
-    write_vectors(Path("words.bin"), word_vectors(model))       # the same with binary=True
-
 In these formats a space ends a name, so spaces become underscores: `PAST_MEDICAL_HISTORY`. Where that makes two names
 the same, the later one gets a number: `A_B`, `A_B_2`.
 """
@@ -27,7 +24,6 @@ NamedVectors = tuple[tuple[str, ...], npt.NDArray[np.float32]]
 
 
 def word_vectors(model: PretrainedModel) -> NamedVectors:
-    """The expected meaning of every word."""
     return unique_names(model.words), expected_words(model).mean.astype(np.float32)
 
 

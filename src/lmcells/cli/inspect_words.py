@@ -13,7 +13,7 @@ from lmcells.analysis.names import NULL_SECTION
 from lmcells.analysis.neighbors import AGAINST, MEASURES, nearest_words
 from lmcells.analysis.senses import measure_movement, word_senses
 from lmcells.analysis.statistics import N_RESAMPLES, with_interval
-from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, word_variances
+from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, associations, named_words, word_variances
 from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors
 from lmcells.cli import inspect_view as views
 from lmcells.cli.arguments import Command, Options, picked
@@ -166,15 +166,15 @@ def _add_uncertainty(add: Options) -> None:
 
 
 def _look_at_uncertainty(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
-    variances = word_variances(model, inventory=views.open_inventory(options), min_count=options.min_count)
-    named = variances.named(model, options.words)
-    associations = variances.associations(n_resamples=options.resamples, seed=options.seed)
-    most = variances.ranked(options.by, most=options.top)
-    least = variances.ranked(options.by, most=options.top, largest=False)
-    data = {"by": options.by, "n_words": len(variances.words), "words": named, "most": most, "least": least}
-    data["associations"] = associations
-    yield data, views.draw(options, "point_figures.draw_uncertainty", variances, associations, named=named)
-    print(f"{len(variances.words):,} words seen {options.min_count:,} times or more")
+    measured = word_variances(model, inventory=views.open_inventory(options), min_count=options.min_count)
+    named = named_words(model, measured, options.words)
+    rhos = associations(measured, n_resamples=options.resamples, seed=options.seed)
+    most = sorted(measured, key=lambda row: -row[options.by])[: options.top]
+    least = sorted(measured, key=lambda row: row[options.by])[: options.top]
+    data = {"by": options.by, "n_words": len(measured), "words": named, "most": most, "least": least}
+    data["associations"] = rhos
+    yield data, views.draw(options, "point_figures.draw_uncertainty", measured, rhos, named=named)
+    print(f"{len(measured):,} words seen {options.min_count:,} times or more")
     columns = "{word} | count {count:,} | sections {n_sections:.1f} | senses {n_senses} | "
     columns += "within {within:.4f} | percentile {percentile:.0f} | between {between:.4f} | total {total:.4f}"
     rows = table([], columns)
@@ -188,7 +188,7 @@ def _look_at_uncertainty(options: argparse.Namespace, model: PretrainedModel) ->
     print_columns(rows)
     print("\nSpearman's rank correlation [95 %]")
     by_row: dict[tuple[str, str], dict[str, str]] = {}
-    for each in associations:
+    for each in rhos:
         against = each.against + (f", {each.given} fixed" if each.given else "")
         by_row.setdefault((against, f"{each.n_words:,}"), {})[each.variance] = with_interval(each.rho)
     found = [(*names, *(rho.get(name, "-") for name in VARIANCES)) for names, rho in by_row.items()]

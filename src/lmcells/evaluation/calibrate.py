@@ -1,11 +1,8 @@
 """Do probabilities mean what they say, and what is gained by answering only when sure?
 
-`fit_calibration` fits a temperature, the score of "no sense fits" and a threshold to reverse-substituted mentions: long
-forms in training text, replaced by their short form, so no labels are needed. That no sense fits is learnt by removing
-senses from the inventory at random (`take_out`).
-
-Measures take `confidence` (the probability of the answer given) and `is_right`, one value per example. Examples with
-equal confidence cannot be told apart, so their order never matters.
+Calibrations are fitted to reverse-substituted mentions: long forms in training text, replaced by their short form, so
+no labels are needed. Measures take `confidence` (the probability of the answer given) and `is_right`, one value per
+example. Examples with equal confidence cannot be told apart, so their order never matters.
 """
 
 import random
@@ -39,10 +36,7 @@ class ScoredMention(NamedTuple):
 
 
 class CoverageCurve(NamedTuple):
-    """Answering only when `confidence >= threshold`: the share of examples answered, and the share of those right.
-
-    One point per distinct confidence, from the most confident alone to all examples.
-    """
+    """Answering only when `confidence >= threshold`: one point per distinct confidence, the most confident first."""
 
     threshold: Floats
     coverage: Floats
@@ -52,10 +46,7 @@ class CoverageCurve(NamedTuple):
 def reliability_points(
     confidence: npt.ArrayLike, is_right: npt.ArrayLike, *, n_bins: int = 15
 ) -> list[tuple[float, float, int]]:
-    """Mean confidence, share that is right, and size of equal-mass bins, least confident first.
-
-    There are fewer than `n_bins` where there are fewer examples.
-    """
+    """Mean confidence, share that is right, and size of up to `n_bins` equal-mass bins, least confident first."""
     p, right = _pair(confidence, is_right)
     _, group, size = np.unique(p, return_inverse=True, return_counts=True)
     shared = (np.bincount(group, right) / size)[group]
@@ -106,8 +97,6 @@ def _pair(values: npt.ArrayLike, flags: npt.ArrayLike) -> tuple[Floats, Booleans
     numbers, truths = np.asarray(values, dtype=np.float64), np.asarray(flags, dtype=bool)
     if not numbers.size:
         raise InputError("Calibration needs at least one example; found none.")
-    if np.isnan(numbers).any():
-        raise ValueError("a confidence is NaN")
     return numbers, truths
 
 

@@ -241,10 +241,7 @@ def build_casi_dataset(
     match_short_forms: Path | None = None,
     skip: Collection[str] = (),
 ) -> CasiDataset:
-    """Read CASI and apply the paper's filters in order, except those named in `skip`.
-
-    `match_short_forms` is a dataset: only its short forms are kept.
-    """
+    """Apply the paper's filters, except those in `skip`; keep only short forms of `match_short_forms`, a dataset."""
     for name in skip:
         if name not in OPTIONAL:
             allowed = f"{', '.join(OPTIONAL)}.{nearest(name, OPTIONAL)}"

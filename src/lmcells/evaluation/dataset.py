@@ -90,7 +90,6 @@ _TYPES |= {"id": (str, int), "note_id": (str, int), "start": (int,), "end": (int
 
 
 def parse_example(content: bytes) -> Example:
-    """Read and check one line of a dataset."""
     try:
         row = json.loads(content.decode(errors="surrogateescape"))
     except (ValueError, RecursionError):

@@ -1,9 +1,5 @@
 """Baselines that rank by the cosine of two vectors, the window's and the long form's: ELMo, BERT, sentence encoders.
 
-    elmo_ranker(load_language_model("model"), inventory)
-    transformer_ranker(PretrainedEncoder.bert(Path("Bio_ClinicalBERT")), inventory)
-    transformer_ranker(PretrainedEncoder.sentence(Path("all-MiniLM-L6-v2")), inventory)
-
 torch and transformers are imported when a model is opened; nothing is ever downloaded.
 """
 
@@ -50,27 +46,21 @@ class CosineRanker(Generic[Text]):
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
         windows = _normalised(self.encode([self.window(mention) for mention in mentions]))
         new = sorted({mention.short_form for mention in mentions} - self._long_forms.keys())
-        if new:
-            self._encode_long_forms(new, width=windows.shape[1])
+        texts_of = {name: list(map(self.alternatives, self.inventory.senses(name))) for name in new}
+        texts = sorted({text for senses in texts_of.values() for of_sense in senses for text in of_sense})
+        vector_of = dict(zip(texts, self.encode(texts), strict=True)) if texts else {}
+        missing = [np.full(windows.shape[1], np.nan)]
+        for short_form, senses in texts_of.items():
+            vectors = ([vector_of[text] for text in of_sense] or missing for of_sense in senses)
+            self._long_forms[short_form] = _normalised(np.stack([np.mean(each, axis=0) for each in vectors]))
         return [
             np.nan_to_num(self._long_forms[mention.short_form] @ window, nan=-np.inf)  # (K, d), (d,) -> (K,)
             for mention, window in zip(mentions, windows, strict=True)
         ]
 
-    def _encode_long_forms(self, short_forms: Sequence[str], *, width: int) -> None:
-        senses_of = {short_form: self.inventory.senses(short_form) for short_form in short_forms}
-        texts_of = {short_form: list(map(self.alternatives, of)) for short_form, of in senses_of.items()}
-        texts = sorted({text for senses in texts_of.values() for of_sense in senses for text in of_sense})
-        vector_of = dict(zip(texts, self.encode(texts), strict=True))
-        missing = [np.full(width, np.nan)]
-        for short_form, senses in texts_of.items():
-            vectors = ([vector_of[text] for text in of_sense] or missing for of_sense in senses)
-            self._long_forms[short_form] = _normalised(np.stack([np.mean(each, axis=0) for each in vectors]))
-
 
 def _normalised(vectors: Floats) -> Floats:
-    scaled: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return scaled
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
 
 
 def _encode_in_batches(texts: Sequence[Text], encode: Callable[[list[Text]], "Tensor"]) -> Floats:
@@ -141,8 +131,6 @@ def transformer_ranker(
 
 
 class PretrainedEncoder:
-    """A Hugging Face checkpoint that turns texts into vectors."""
-
     def __init__(self, folder: Path, pooling: Pooling, *, max_length: int = LONGEST) -> None:
         self._tokenizer, model = _load(folder)
         self._model = model.eval()
@@ -189,7 +177,6 @@ class PretrainedEncoder:
 
 
 def _load(folder: Path) -> tuple[Any, Any]:
-    """Open the tokenizer and model of a folder, offline."""
     try:
         import torch  # noqa: F401
         from transformers import AutoModel, AutoTokenizer
@@ -224,10 +211,6 @@ def _first(states: "Tensor", read: "Tensor") -> "Tensor":
     return states[first.new_tensor(range(len(first))), first]
 
 
-def _sum_by_square_root(states: "Tensor", read: "Tensor") -> "Tensor":
-    return _mean(states, read) * read.sum(dim=1, keepdim=True).to(states.dtype).sqrt()
-
-
 def _mean_and_max_of_words(states: "Tensor", attended: "Tensor", special: "Tensor") -> "Tensor":
     """The average of mean and max over the words, without [CLS] and [SEP]: the paper's choice for BERT."""
     words = attended & ~special
@@ -237,11 +220,13 @@ def _mean_and_max_of_words(states: "Tensor", attended: "Tensor", special: "Tenso
 
 # By their settings in sentence-transformers, in the order in which it puts them side by side. All of them read [CLS]
 # and [SEP] too.
-_POOLINGS = {
+_POOLINGS: dict[str, Callable[["Tensor", "Tensor"], "Tensor"]] = {
     "pooling_mode_cls_token": _first,
     "pooling_mode_max_tokens": _max,
     "pooling_mode_mean_tokens": _mean,
-    "pooling_mode_mean_sqrt_len_tokens": _sum_by_square_root,
+    "pooling_mode_mean_sqrt_len_tokens": lambda states, read: (
+        _mean(states, read) * read.sum(dim=1, keepdim=True).to(states.dtype).sqrt()
+    ),
 }
 
 

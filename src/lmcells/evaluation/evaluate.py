@@ -10,8 +10,9 @@ import re
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ import numpy as np
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, InputError
-from lmcells.evaluation.dataset import Example, load_section_map, read_dataset, section_map_of
+from lmcells.evaluation.dataset import Example, load_section_map, map_section, read_dataset, section_map_of
 from lmcells.evaluation.encoder_baselines import elmo_ranker
 from lmcells.evaluation.intervals import Interval, bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, measure
@@ -30,7 +31,7 @@ from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.inventory_files import InventoryLike, as_inventory, load_inventory
 from lmcells.expansion.long_form_moments import LongFormOccurrences
 from lmcells.expansion.ranking import Ranker, Ranking
-from lmcells.files import put_in_place, read_json, write_json
+from lmcells.files import atomic_folder, read_json, write_json
 from lmcells.notes.note import given_id
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel, save_pretrained
@@ -61,7 +62,7 @@ class ModelResult:
         """One object of `lmcells evaluate --json`; never any note text."""
         return {
             "model": self.model,
-            **self.metrics.to_json(),
+            **asdict(self.metrics),
             "intervals": {name: asdict(interval) for name, interval in self.intervals.items()},
             "n_parameters": self.n_parameters,
             "hours_to_peak": self.hours_to_peak,
@@ -109,6 +110,8 @@ def evaluate(
         leakage = check_leakage((example.note_id for example in examples), corpus)
     words = window_words(names, corpus=corpus)
     contexts = {example.id: example for example in examples}
+    mapped = [map_section(example.section, headers) for example in examples]
+    read = [replace(each, section=section) for each, (section, _) in zip(examples, mapped, strict=True)]
     results = []
     for name in names:
         if on_model is not None:
@@ -118,7 +121,6 @@ def evaluate(
             senses,
             examples=examples,
             corpus=corpus,
-            section_map=headers,
             words=words,
             ranking=ranking,
             seed=seed,
@@ -127,8 +129,12 @@ def evaluate(
         if corpus is not None and leakage is not None and not is_of_corpus:
             warn(f"{name} was trained on another corpus than {corpus.folder}: its leakage is unknown")
         started = time.perf_counter()
-        predictions = predict(name, ranker, examples, senses)
+        predictions = predict(name, ranker, read, senses)
         seconds = time.perf_counter() - started
+        sections: Counter[str] = Counter()
+        for example, (section, how) in zip(read, mapped, strict=True):
+            if ranker.knows is not None and example.short_form in senses:
+                sections[how if section is None or ranker.knows(section) else "unknown"] += 1
         results.append(
             ModelResult(
                 model=name,
@@ -140,7 +146,7 @@ def evaluate(
                 seconds=seconds,
                 contexts=contexts,
                 leakage=leakage if is_of_corpus else None,
-                section_mapping=dict(ranker.sections),
+                section_mapping=dict(sections),
             )
         )
     return results
@@ -305,9 +311,6 @@ class TrainingScorer:
         before: dict[str, Any] = read_json(record) if record.is_file() and kept.is_dir() else {}
         if before and before["hours"] < hours and before["macro_f1_of_others"] >= score:
             return
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        fresh = kept.with_name(f"{kept.name}.new")
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.copytree(save(), fresh)
-        put_in_place(fresh, kept)
+        with atomic_folder(kept, overwrite=True) as fresh:
+            shutil.copytree(save(), fresh, dirs_exist_ok=True)
         write_json(record, {"macro_f1_of_others": score, "hours": hours}, indent=1)

@@ -143,10 +143,7 @@ _ROUNDS_AT_ONCE = 500
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models by one metric: first minus second, and how surprising that is if they are equally good.
-
-    `adjusted_p_value` is Holm's, over the pairs that were compared together.
-    """
+    """Two models by one metric: first minus second, and how surprising that is if they are equally good."""
 
     first: str
     second: str
@@ -154,7 +151,7 @@ class Comparison:
     difference: float
     interval: Interval
     p_value: float
-    adjusted_p_value: float
+    adjusted_p_value: float  # Holm's, over the pairs that were compared together
 
 
 def randomisation_test(
@@ -196,13 +193,10 @@ def paired_bootstrap(
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction: the i-th smallest of m is multiplied by m - i + 1, then made monotone."""
-    m = len(p_values)
-    adjusted = [0.0] * m
-    largest = 0.0
-    for position, index in enumerate(sorted(range(m), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (m - position) * p_values[index]))
-        adjusted[index] = largest
-    return adjusted
+    p = np.array(p_values)
+    order = np.argsort(p, kind="stable")
+    p[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(p), 0, -1) * p[order]))
+    return [float(each) for each in p]
 
 
 def compare_all(

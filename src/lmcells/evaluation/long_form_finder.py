@@ -6,6 +6,7 @@ every word.
 """
 
 import re
+from bisect import bisect
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -95,16 +96,13 @@ class LongFormFinder:
                     if match:
                         found.append(Match(start, match.end(), targets))
                     start = lower.find(beginning, match.end() if match else start + 1)
-        kept: list[Match] = []
-        group: list[Match] = []  # matches that overlap, directly or through others
-        end = 0
-        for each in sorted(found):
-            if each.start >= end:
-                kept += _longest_first(group)
-                group = []
-            group.append(each)
-            end = max(end, each.end)
-        return kept + _longest_first(group)
+        kept: list[Match] = []  # in order, and apart
+        for each in sorted(found, key=lambda each: (each.start - each.end, each.start)):  # the longest first
+            at = bisect(kept, each)
+            is_free = not at or kept[at - 1].end <= each.start
+            if is_free and (at == len(kept) or each.end <= kept[at].start):
+                kept.insert(at, each)
+        return kept
 
     def holds_candidate(self, text: str, short_form: str) -> bool:
         """Whether any long form of the short form occurs in the text, whichever sense it is."""
@@ -117,15 +115,6 @@ def spells_in_order(form: str, short_form: str) -> bool:
     letters = [character for character in short_form.lower() if character.isalnum()]
     rest = (character for character in form.lower() if character.isalnum())
     return bool(letters) and form.lower()[:1] == letters[0] and all(letter in rest for letter in letters)
-
-
-def _longest_first(overlapping: list[Match]) -> list[Match]:
-    """Keep the longest match, then the longest of those that do not overlap it, and so on."""
-    taken: list[Match] = []
-    for match in sorted(overlapping, key=lambda match: (match.start - match.end, match.start)):
-        if all(match.end <= other.start or other.end <= match.start for other in taken):
-            taken.append(match)
-    return sorted(taken)
 
 
 def _normal(form: str) -> str:

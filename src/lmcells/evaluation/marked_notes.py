@@ -26,10 +26,10 @@ KINDS = (SHORT_FORM, NONE, "code", "compound", "everyday", "unit_or_title", "unc
 Row = dict[str, Any]  # {"id", "text", "mentions"}, or one of its mentions
 
 _FUNCTION_WORDS = frozenset("a an and by for in of on or the to with".split())
-_SUFFIXES = (
-    "izations isations ized ised ization isation ations ation ically ings ing ional ies ied ous ical ic ions ion ed es "
-    "al ly um us is ia a s y e"
-).split()
+# After four letters or more; the longest that fits.
+_SUFFIX = re.compile(
+    "(?<=....)(?:i[zs]ations?|i[zs]ed|ations?|ically|ings?|ional|ie[sd]|ous|ical|ic|ions?|e[sd]|al|ly|u[ms]|is|ia|[asye])$"
+)
 _NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 
 
@@ -153,16 +153,10 @@ def _normalised(wording: str) -> str:
 
 
 def _stem(word: str) -> str:
-    if word in _NUMBERS:
-        return str(_NUMBERS.index(word))
-    for suffix in _SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) >= 4:
-            return word.removesuffix(suffix)
-    return word
+    return str(_NUMBERS.index(word)) if word in _NUMBERS else _SUFFIX.sub("", word)
 
 
 def _is_counted(given: str, sense: str) -> bool:
     """Whether a wording is a sense plus a number: "times six" for "times"."""
-    extra = Counter(given.split()) - Counter(sense.split())
-    lacking = Counter(sense.split()) - Counter(given.split())
-    return not lacking and bool(extra) and all(word.isdigit() for word in extra)
+    words, of_sense = Counter(given.split()), Counter(sense.split())
+    return of_sense < words and all(word.isdigit() for word in words - of_sense)

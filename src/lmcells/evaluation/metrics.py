@@ -14,12 +14,11 @@ all rows at once.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lmcells.errors import InputError
 from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictions
@@ -46,8 +45,7 @@ class Tally:
 
     def by_short_form(self, values: Floats) -> Floats:
         """Sum over the labels of each short form: (..., n_labels) -> (..., n_short_forms)."""
-        summed: Floats = np.add.reduceat(values, self.first_label, axis=-1)
-        return summed
+        return np.asarray(np.add.reduceat(values, self.first_label, axis=-1))
 
     @cached_property
     def n_examples(self) -> Floats:
@@ -70,8 +68,7 @@ def tally(
     is_right = truth == predicted
 
     def sum_by(codes: Integers, values: Floats, n_codes: int) -> Floats:
-        sums: npt.NDArray[Any] = np.bincount(codes, values, n_codes)
-        return sums.astype(np.float64, copy=False)  # numpy's stub forgets that weights make it float
+        return np.asarray(np.bincount(codes, values, n_codes), np.float64)
 
     return Tally(
         first_label=predictions.first_label,
@@ -101,10 +98,6 @@ class Metrics:
     weighted_precision: float
     weighted_recall: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Fields as JSON holds them: the k of accuracy@k become strings."""
-        return asdict(self) | {"accuracy_at_k": {str(k): value for k, value in self.accuracy_at_k.items()}}
-
 
 def measure(predictions: Predictions) -> Metrics:
     """All metrics of one model on one dataset."""
@@ -114,12 +107,11 @@ def measure(predictions: Predictions) -> Metrics:
             f"({sum(not e.kept for e in predictions.excluded)} senses were left out). "
             "Are dataset and inventory of the same short forms?"
         )
-    values = {name: float(value) for name, value in headline(tally(predictions)).items()}
     return Metrics(
         n=len(predictions),
         n_short_forms=len(predictions.short_forms),
         accuracy_at_k={k: float((predictions.rank_of_truth < k).mean()) for k in range(1, 6)},
-        **values,
+        **{name: float(value) for name, value in headline(tally(predictions)).items()},
     )
 
 
@@ -150,23 +142,16 @@ def headline(counts: Tally) -> dict[str, Floats]:
         "weighted_f1": over_examples["f1"],
         "macro_f1": means["macro_f1"],
         "nll": counts.loss.sum(axis=-1) / n,
-        "mean_accuracy": means["accuracy"],
-        "mean_weighted_f1": means["weighted_f1"],
-        "mean_nll": means["nll"],
-        "macro_precision": means["macro_precision"],
-        "macro_recall": means["macro_recall"],
-        "weighted_precision": over_examples["precision"],
-        "weighted_recall": over_examples["recall"],
+        **{f"mean_{name}": means[name] for name in ("accuracy", "weighted_f1", "nll")},
+        **{name: means[name] for name in ("macro_precision", "macro_recall")},
+        **{f"weighted_{name}": over_examples[name] for name in ("precision", "recall")},
     }
 
 
 def _by_label(counts: Tally) -> dict[str, Floats]:
     support, predicted, right = counts.support, counts.predicted, counts.right
-    parts = {
-        "precision": (right, predicted),
-        "recall": (right, support),
-        "f1": (2 * right, support + predicted),
-    }
+    parts = {"precision": (right, predicted), "recall": (right, support)}
+    parts["f1"] = 2 * right, support + predicted
     return {name: _divide(*each, where=each[1] > 0, otherwise=0.0) for name, each in parts.items()}
 
 
@@ -226,9 +211,8 @@ def by_number_of_candidates(predictions: Predictions) -> list[Row]:
         here = widths[predictions.short_form_index] == width
         values = headline(tally(predictions, here.astype(np.float64)))
         counts = (int(width), int((widths == width).sum()), int(here.sum()))
-        rows.append(
-            dict(zip(CANDIDATE_COLUMNS, (*counts, *(float(values[name]) for name in HEADLINE)), strict=True))
-        )
+        measured = (float(values[name]) for name in HEADLINE)
+        rows.append(dict(zip(CANDIDATE_COLUMNS, (*counts, *measured), strict=True)))
     return rows
 
 

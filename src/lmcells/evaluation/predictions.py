@@ -67,20 +67,14 @@ class Predictions:
     excluded: tuple[Exclusion, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        n, widest = len(self.ids), max(map(len, self.candidates), default=0)
-        lengths = {n, len(self.note_ids), len(self.short_form_index), len(self.truth)}
-        if len(lengths) > 1 or self.log_probabilities.shape != (n, widest):
-            raise ValueError(
-                f"{n} ids need as many notes, short forms and truths, and ({n}, {widest}) log-probabilities; "
-                f"found {sorted(lengths)} and {self.log_probabilities.shape}"
-            )
-        if len(set(self.ids)) != n:
+        columns = self.ids, self.note_ids, self.short_form_index, self.truth, self.log_probabilities
+        if len(lengths := {len(column) for column in columns}) > 1:
+            raise ValueError(f"an example has one row in each column; found {sorted(lengths)} rows")
+        if len(set(self.ids)) != len(self.ids):
             repeated, times = Counter(self.ids).most_common(1)[0]
             raise InputError(f"Example ids must be unique; {repeated!r} occurs {times} times.")
         if not np.allclose(np.exp(self.log_probabilities).sum(axis=1, where=self.is_candidate), 1, atol=1e-6):
             raise ValueError("each example's probabilities must sum to 1 over its own candidates")
-        for array in (self.short_form_index, self.truth, self.log_probabilities):
-            array.setflags(write=False)
 
     @classmethod
     def from_scores(
@@ -177,11 +171,8 @@ class Predictions:
     @cached_property
     def rank_of_truth(self) -> Integers:
         """How many candidates come before the true one; of equals, the first in the inventory comes first."""
-        of_truth = self.log_probability_of_truth[:, None]
-        is_earlier = np.arange(self.log_probabilities.shape[1]) < self.truth[:, None]
-        is_equal = self.log_probabilities == of_truth
-        comes_before = (self.log_probabilities > of_truth) | (is_equal & is_earlier)
-        return np.asarray(comes_before.sum(axis=1), dtype=np.int64)
+        order = np.argsort(-self.log_probabilities, axis=1, kind="stable")
+        return np.asarray((order == self.truth[:, None]).argmax(axis=1), dtype=np.int64)
 
     @cached_property
     def cluster(self) -> Integers:

@@ -6,16 +6,15 @@ therefore break ties at random, by differences too small to show in a probabilit
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
 from lmcells.corpus import Corpus
 from lmcells.corpus.sections import NO_SECTION
 from lmcells.errors import InputError, nearest
-from lmcells.evaluation.dataset import Example, SectionMap, map_section, read_dataset
+from lmcells.evaluation.dataset import Example, read_dataset
 from lmcells.evaluation.encoder_baselines import PretrainedEncoder, elmo_ranker, transformer_ranker
 from lmcells.evaluation.predictions import Floats
 from lmcells.expansion.calibration import Calibration
@@ -52,33 +51,21 @@ _TABLES = (  # embeddings: what the paper's counts of parameters leave out
 class NamedRanker:
     """A ranker as it is evaluated.
 
-    A cell model ranks as it does in `Expander`: the same windows, sections, scorer and temperature. Two options of the
-    paper's protocol differ: a `section_map` first gives foreign headers (CASI's are not MIMIC's) known names; and with
-    a corpus, ranking by divergence uses its counts of long forms, not those of their words alone.
+    A cell model ranks as it does in `Expander`: the same windows, sections, scorer and temperature. Only ranking by
+    divergence differs where there is a corpus: it uses the counts of long forms, not those of their words alone.
     """
 
     base: Ranker
     temperature: float = 1.0  # softmax(score / temperature) are the probabilities
-    section_map: SectionMap = field(default_factory=dict)
     # Whether it has read text under a header; None: it reads no sections.
     knows: Callable[[str], bool] | None = None
-    sections: Counter[str] = field(default_factory=Counter)  # how headers were read -> mentions
     n_parameters: int | None = None  # without embeddings
     hours_to_peak: float | None = None
     corpus_fingerprint: str | None = None  # of the corpus it was trained on
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
         """Score the candidates of each mention, so that their softmax is the model's probability."""
-        if self.knows is not None:
-            mentions = [self._mapped(mention, self.knows) for mention in mentions]
         return [scores / self.temperature for scores in self.base.scores(mentions)]
-
-    def _mapped(self, mention: Mention, knows: Callable[[str], bool]) -> Mention:
-        section, how = map_section(mention.section, self.section_map)
-        if section is not None and not knows(section):
-            how = "unknown"
-        self.sections[how] += 1
-        return mention if section == mention.section else replace(mention, section=section)
 
 
 def make_ranker(
@@ -87,19 +74,14 @@ def make_ranker(
     *,
     examples: Sequence[Example],
     corpus: Corpus | None = None,
-    section_map: SectionMap = MappingProxyType({}),
     words: Container[str] | None = None,
     ranking: Ranking = "auto",
     seed: int = 0,
 ) -> NamedRanker:
-    """Open the ranker of a name.
-
-    `corpus` supplies the counts of long forms; `words` count towards a transformer's window; `ranking` is how a cell
-    model ranks.
-    """
+    """Open a ranker by its name; `corpus` has counts of long forms, `words` count towards a transformer's window."""
     kind, colon, argument = name.partition(":")
     if name == "random":
-        return NamedRanker(base=random_ranker(inventory, seed=seed))
+        return NamedRanker(base=PriorRanker(inventory, lambda _sense, _section: 1.0, seed=seed))
     if name == ORACLE:
         return NamedRanker(base=dominant_ranker(inventory, examples))
     if kind == "section-mle" and (not colon or argument):
@@ -112,8 +94,7 @@ def make_ranker(
                 "section-mle counts the sections of long forms in training notes. Give them: --corpus CORPUS, or "
                 "section-mle:DATASET with reverse substitutions in training notes."
             )
-        base = SectionRanker(inventory, counts, seed=seed)
-        return NamedRanker(base=base, section_map=section_map, knows=base.knows)
+        return section_ranker(inventory, counts, seed=seed)
     if kind in ("bert", "encoder") and argument:
         open_encoder = PretrainedEncoder.bert if kind == "bert" else PretrainedEncoder.sentence
         encoder = open_encoder(Path(argument))
@@ -140,7 +121,6 @@ def make_ranker(
     return NamedRanker(
         base=rank_cells(model, inventory, ranking=ranking, occurrences=occurrences),
         temperature=calibration_of(model, ranking=ranking).temperature,
-        section_map=section_map if reads_sections else {},
         knows=(lambda each: known_section(each, model.section_ids) is not None) if reads_sections else None,
         n_parameters=sum(array.size for table, array in model.arrays.items() if table not in _TABLES),
         hours_to_peak=model.config.training.get("hours_to_peak"),
@@ -215,16 +195,8 @@ class PriorRanker:
         return scores
 
 
-def random_ranker(inventory: SenseInventory, *, seed: int = 0) -> PriorRanker:
-    """Every candidate is equally likely."""
-    return PriorRanker(inventory, lambda _sense, _section: 1.0, seed=seed)
-
-
 def dominant_ranker(inventory: SenseInventory, examples: Sequence[Example]) -> PriorRanker:
-    """Always the most common sense of the test set itself: an oracle, to put accuracy into perspective.
-
-    Of equally common senses the inventory's first comes first.
-    """
+    """Always the most common sense of the test set itself, of equals the inventory's first: an oracle."""
     counts = Counter((example.short_form, example.long_form) for example in examples)
     totals = {
         short_form: sum(counts[short_form, sense.long_form] for sense in inventory.senses(short_form))
@@ -236,24 +208,22 @@ def dominant_ranker(inventory: SenseInventory, examples: Sequence[Example]) -> P
     )
 
 
-class SectionRanker(PriorRanker):
+def section_ranker(inventory: SenseInventory, counts: SectionCounts, *, seed: int = 0) -> NamedRanker:
     """p(long form | section), proportional to p(section | long form) = C(section, long form) / C(long form).
 
     The paper's maximum-likelihood estimate: no prior of the long form, no smoothing. A probability of 0 (a section
     never seen with a long form, or a long form never seen) becomes 1e-6; ties are broken at random. "No section" counts
     as a section.
     """
+    known = frozenset(section for of_sense in counts.values() for section in of_sense)
+    totals = {sense: of_sense.total() for sense, of_sense in counts.items()}
 
-    def __init__(self, inventory: SenseInventory, counts: SectionCounts, *, seed: int = 0) -> None:
-        known = frozenset(section for of_sense in counts.values() for section in of_sense)
-        totals = {sense: of_sense.total() for sense, of_sense in counts.items()}
+    def probability(sense: Sense, section: str) -> float:
+        key, name = (sense.short_form, sense.long_form), known_section(section, known)
+        return counts[key][name] / totals[key] if name and totals.get(key) else 0.0
 
-        def probability(sense: Sense, section: str) -> float:
-            key, name = (sense.short_form, sense.long_form), known_section(section, known)
-            return counts[key][name] / totals[key] if name and totals.get(key) else 0.0
-
-        super().__init__(inventory, probability, seed=seed)
-        self.knows = lambda section: known_section(section, known) is not None  # whether it was counted
+    base = PriorRanker(inventory, probability, seed=seed)
+    return NamedRanker(base=base, knows=lambda section: known_section(section, known) is not None)
 
 
 def count_sections_of_examples(examples: Iterable[Example]) -> SectionCounts:
@@ -269,8 +239,6 @@ def count_sections_in_corpus(inventory: SenseInventory, occurrences: LongFormOcc
     names = occurrences.corpus.metadata_names("section")
     counts = {}
     for sense in inventory:
-        of_section = occurrences.metadata_counts(sense)
-        counts[sense.short_form, sense.long_form] = Counter(
-            {names[index]: int(of_section[index]) for index in of_section.nonzero()[0]}
-        )
+        of_section = zip(names, occurrences.metadata_counts(sense).tolist(), strict=True)
+        counts[sense.short_form, sense.long_form] = Counter({name: int(n) for name, n in of_section if n})
     return counts

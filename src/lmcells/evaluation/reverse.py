@@ -1,9 +1,5 @@
 """Reverse substitution: replace a long form by its short form, and keep the long form as the label.
 
-    parts = build_reverse_dataset(
-        notes, inventory, finder=LongFormFinder(inventory), find_sections=section_finder("auto")
-    )
-
 Finley et al. 2016; the paper draws at most 500 examples per sense, with 20 words on each side, inside the section.
 """
 

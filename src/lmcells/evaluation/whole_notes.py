@@ -11,13 +11,13 @@ import json
 import os
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import Any, Literal, TextIO, get_args
+from typing import Literal, TextIO, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +58,6 @@ class Outcome:
 
 
 def judge(note: MarkedNote, expansions: Sequence[Expansion], meanings: Meanings) -> list[Outcome]:
-    """Compare the expansions of a note with its marks."""
     outcomes: list[Outcome] = []
     answered: set[Mark] = set()
     unsure: set[Mark] = set()
@@ -103,16 +102,14 @@ class WholeNoteScores:
     calibration_error_without_a_fifth: float | None = None  # see `calibration_error_without_senses`
 
 
-def summarize(
-    model: str, notes: Sequence[Sequence[Outcome]], *, seed: int = 0, n_resamples: int = 2000
-) -> WholeNoteScores:
+def summarize(model: str, notes: Sequence[Sequence[Outcome]], *, seed: int = 0) -> WholeNoteScores:
     rows = [Counter(outcome.verdict for outcome in outcomes) for outcomes in notes]
     sums = [(n["right"], n["wrong"], n["false"], n["unsure"] + n["missed"]) for n in rows]
     table = np.array(sums, np.float64).reshape(-1, 4)
     every = [outcome for outcomes in notes for outcome in outcomes]
     counts = sum(rows, Counter[str]())
     generator = np.random.default_rng(seed)
-    weights = generator.multinomial(len(table), [1 / max(1, len(table))] * len(table), n_resamples)
+    weights = generator.multinomial(len(table), [1 / max(1, len(table))] * len(table), 2000)
     resampled = _rates(weights @ table)
     rates = {}
     for name, value in _rates(table.sum(axis=0, keepdims=True)).items():
@@ -237,7 +234,8 @@ def evaluate_notes(
     results = []
     with _private(outcomes, append=resume) as kept, _private(errors) as told:
         for model in map(str, models):
-            expand = _expander_of(model, senses)
+            baseline = {DICTIONARY: lambda: _dictionary(senses), SCISPACY: _scispacy}.get(model)
+            expand = baseline() if baseline else Expander.from_pretrained(model, only_inventory=senses)
             judged = []
             for number, note in enumerate(marked, start=1):
                 found = done.get((model, note.id))
@@ -245,13 +243,14 @@ def evaluate_notes(
                     found = judge(note, expand(note.text), meanings)
                     if kept is not None:
                         row = {"model": model, "id": note.id, "outcomes": list(map(asdict, found))}
-                        _write_line(kept, row)
+                        print(json.dumps(row, ensure_ascii=False), file=kept, flush=True)
                 judged.append(found)
                 if told is not None:
                     for each in found:
                         if each.verdict not in ("right", "neutral"):
                             around = note.text[max(0, each.start - 40) : each.end + 40]
-                            _write_line(told, {"model": model, "id": note.id, **asdict(each), "text": around})
+                            row = {"model": model, "id": note.id, **asdict(each), "text": around}
+                            print(json.dumps(row, ensure_ascii=False), file=told, flush=True)
                 if on_progress is not None:
                     on_progress(model, number)
             scores = summarize(model, judged, seed=seed)
@@ -260,12 +259,6 @@ def evaluate_notes(
                 scores = replace(scores, calibration_error_without_a_fifth=error)
             results.append(scores)
     return results
-
-
-def _expander_of(model: str, senses: SenseInventory) -> Callable[[str], list[Expansion]]:
-    if model == DICTIONARY:
-        return _dictionary(senses)
-    return _scispacy() if model == SCISPACY else Expander.from_pretrained(model, only_inventory=senses)
 
 
 def _dictionary(inventory: SenseInventory) -> Callable[[str], list[Expansion]]:
@@ -318,11 +311,6 @@ def _private(path: Path | None, *, append: bool = False) -> Iterator[TextIO | No
     with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
         path.chmod(0o600)
         yield file
-
-
-def _write_line(file: TextIO, value: Mapping[str, Any]) -> None:
-    file.write(json.dumps(value, ensure_ascii=False) + "\n")
-    file.flush()
 
 
 def _read_outcomes(path: Path) -> dict[tuple[str, str], list[Outcome]]:

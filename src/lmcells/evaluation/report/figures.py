@@ -3,10 +3,11 @@
 Imports matplotlib, so nothing imports this file before a report is written.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from lmcells.evaluation.report.findings import METRICS, Findings
 from lmcells.figure_style import COLOURS, INK, LINES, MARKERS, PAGE_WIDTH, house_style, label
@@ -14,16 +15,10 @@ from lmcells.figure_style import COLOURS, INK, LINES, MARKERS, PAGE_WIDTH, house
 
 def draw_all(findings: Findings) -> dict[str, Figure]:
     """Draw every figure that has something to show, by its name."""
-    drawings: dict[str, Callable[[Findings], Figure]] = {
-        "intervals": intervals,
-        "accuracy_at_k": accuracy_at_k,
-        "number_of_candidates": number_of_candidates,
-        "calibration": calibration,
-    }
-    if findings.curves:
-        drawings["training_time"] = training_time
+    drawings = [intervals, accuracy_at_k, number_of_candidates, calibration]
+    drawings += [training_time] if findings.curves else []
     with house_style():
-        return {name: draw(findings) for name, draw in drawings.items()}
+        return {draw.__name__: draw(findings) for draw in drawings}
 
 
 def intervals(findings: Findings) -> Figure:
@@ -85,13 +80,11 @@ def calibration(findings: Findings) -> Figure:
         _line(reliability, number, model.name, [p for p, _, _ in points], [right for _, right, _ in points])
         step = max(1, len(curve.coverage) // 400)  # more points than pixels only make the file large
         shown = [*range(0, len(curve.coverage) - 1, step), len(curve.coverage) - 1]
-        xs, ys = [float(curve.coverage[i]) for i in shown], [float(curve.accuracy[i]) for i in shown]
-        _line(coverage, number, model.name, xs, ys, marker="")
-    reliability.set(
-        xlabel="Confidence", ylabel="Accuracy", title="Reliability", xlim=(0, 1.02), ylim=(0, 1.02)
-    )
+        _line(coverage, number, model.name, curve.coverage[shown], curve.accuracy[shown], marker="")
+    reliability.set(xlabel="Confidence", ylabel="Accuracy", title="Reliability", ylim=(0, 1.02))
     coverage.set(xlabel="Share answered, surest first", ylabel="Accuracy of those", title="Coverage")
-    coverage.set(xlim=(0, 1.02))
+    for axes in (reliability, coverage):
+        axes.set_xlim(0, 1.02)
     coverage.set_ylim(top=1.02)
     _legend(figure, reliability)
     return figure
@@ -120,7 +113,7 @@ def _panels(n: int, *, width: float = PAGE_WIDTH, sharey: bool = False) -> tuple
 
 
 def _line(
-    axes: Axes, number: int, name: str, xs: Sequence[float], ys: Sequence[float], *, marker: str | None = None
+    axes: Axes, number: int, name: str, xs: ArrayLike, ys: ArrayLike, *, marker: str | None = None
 ) -> None:
     axes.plot(
         xs,

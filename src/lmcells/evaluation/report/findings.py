@@ -1,5 +1,6 @@
 """Everything a report says, computed once: tables, figures and the page only show it."""
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -83,13 +84,10 @@ class Findings:
     results: Sequence[ModelResult]
     _: KW_ONLY
     dataset_name: str
-    runs: Mapping[str, Sequence[metrics.Metrics]] = field(
-        default_factory=dict
-    )  # all pre-training runs of a model
+    runs: Mapping[str, Sequence[metrics.Metrics]] = field(default_factory=dict)  # pre-training runs by model
     curves: Mapping[str, Curve] = field(default_factory=dict)
-    ablation: Mapping[str, tuple[Means, Means]] = field(
-        default_factory=dict
-    )  # with and without the test notes
+    # With and without the test notes.
+    ablation: Mapping[str, tuple[Means, Means]] = field(default_factory=dict)
     chosen_on: str = ""  # the dataset that the settings were compared on, by macro F1
     settings: Sequence[Setting] = ()
     published: Sequence[Published] = ()
@@ -155,23 +153,19 @@ def means_over_short_forms(rows: Sequence[metrics.Row]) -> dict[str, float]:
 
 
 def templates(**how: Any) -> "Environment":
-    """Return the templates of reports, HTML or LaTeX."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("lmcells.evaluation.report")
     return Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, **how)
 
 
-def show_hours(hours: float) -> str:
+def show_hours(hours: float | None) -> str:
     """Two decimals; two significant digits below 0.1."""
-    return f"{hours:.2f}" if hours >= 0.1 else f"{hours:.2g}"
+    return "" if hours is None else f"{hours:.2f}" if hours >= 0.1 else f"{hours:.2g}"
 
 
 def commonest_mistakes(result: ModelResult, *, limit: int) -> list[dict[str, Any]]:
-    """Return the most frequent confusions of one long form with another, most frequent first.
-
-    Each comes with the example where the model was most confident, and the text around it, which is patient data.
-    """
+    """The most frequent confusions, each with its most confident example and the text around it: patient data."""
     predictions = result.predictions
     kinds = np.stack([predictions.short_form_index, predictions.truth, predictions.predicted], axis=1)
     rows_of: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -205,12 +199,4 @@ def window_around(text: str, start: int, end: int) -> tuple[str, str, str]:
         before = "… " + before.partition(" ")[2]
     if end + _AROUND < len(text):
         after = after.rpartition(" ")[0] + " …"
-    return _one_blank(before), text[start:end], _one_blank(after)
-
-
-def _one_blank(text: str) -> str:
-    """Newlines and runs of blanks become one blank; one at either end stays."""
-    inner = " ".join(text.split())
-    if not inner:
-        return " " if text else ""
-    return " " * text[0].isspace() + inner + " " * text[-1].isspace()
+    return re.sub(r"\s+", " ", before), text[start:end], re.sub(r"\s+", " ", after)

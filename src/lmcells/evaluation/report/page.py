@@ -40,12 +40,12 @@ def render(template: str, **values: Any) -> str:
     environment = templates(autoescape=True)
     environment.filters |= {
         "between": lambda interval: "" if interval is None else f"{interval.low:.3f} to {interval.high:.3f}",
-        "hours": lambda hours: "" if hours is None else show_hours(hours),
+        "hours": show_hours,
         "means": means_over_short_forms,
         "mistakes": partial(commonest_mistakes, limit=_N_MISTAKES),
+        "published_for": published_figures,
         "shaded": _shaded,
         "signed": _signed,
-        "significance": _significance,
     }
     folder = files("lmcells.evaluation.report") / "templates"
     for name, file in {"style": "style.css", "script": "sort.js"}.items():
@@ -71,7 +71,8 @@ def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
         best={
             metric: best_of(metric, values) if len(values) > 1 else None for metric, values in rivals.items()
         },
-        published=_published(findings),
+        test_sets=list(dict.fromkeys(each.dataset for each in findings.published)),
+        systems={each.model: each.system for each in findings.published},
         chosen=next((setting.model for setting in settings if setting.is_chosen), "none"),
         is_chosen_here=is_chosen_here,
         titles_here=[] if is_chosen_here else [f"{title} here" for title in METRICS.values()],
@@ -82,16 +83,6 @@ def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
         leader_first=sorted(models, key=lambda model: model is not findings.leader),
         leaked=sorted({id_ for m in models if (found := m.result.leakage) for id_ in found["leaked_notes"]}),
     )
-
-
-def _published(findings: Findings) -> dict[str, Any]:
-    """A paper's figures beside ours: its test sets, and a row for each of our models."""
-    rows = []
-    for model in findings.models:
-        system = next((each.system for each in findings.published if each.model == model.name), "–")
-        figures = published_figures(findings.published, model.name)
-        rows.append({"model": model.name, "system": system, "figures": figures})
-    return {"test_sets": list(dict.fromkeys(each.dataset for each in findings.published)), "rows": rows}
 
 
 def published_figures(
@@ -157,11 +148,6 @@ def _shaded(matrix: ConfusionMatrix) -> dict[str, Any]:
         cells = [{"n": matrix.counts[i, j], "shade": shade[i, j], "is_right": i == j} for j in shown]
         rows[f"{i + 1}. {matrix.long_forms[i]}"] = cells
     return {"columns": {i + 1: matrix.long_forms[i] for i in shown}, "rows": rows}
-
-
-def _significance(c: Comparison) -> str:
-    p = "p < 0.001" if c.adjusted_p_value < 0.001 else f"p = {c.adjusted_p_value:.3f}"
-    return f"{_signed(c.interval.low)} to {_signed(c.interval.high)}, {p}"
 
 
 def _signed(value: float) -> str:

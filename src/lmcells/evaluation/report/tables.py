@@ -146,46 +146,37 @@ def latex_tables(findings: Findings) -> dict[str, str]:
     named = {f"{kind}_start_string": start for kind, (start, _) in delimiters.items()}
     named |= {f"{kind}_end_string": end for kind, (_, end) in delimiters.items()}
     environment = templates(autoescape=False, **named)  # names go through the filter `tex`
-    environment.filters["tex"] = escape
+    environment.filters |= {"tex": escape, "hours": show_hours, "cells": _cells}
+    environment.filters |= {"by_short_form": by_short_form, "means": means_over_short_forms}
+    models, seeds = findings.models, findings.seeds
     template: Any = environment.get_template("tables.tex").make_module(
         {
-            "dataset": findings.dataset_name,
+            "findings": findings,
             # Labels of several datasets in one document must differ.
             "dataset_label": re.sub("[^A-Za-z0-9]+", "-", findings.dataset_name),
             "headline": _PAPER_METRICS,
             "columns": ACRONYM_COLUMNS,
         }
     )
-    models, seeds = findings.models, findings.seeds
+    n_runs = sorted({seeds[m.name]["nll"]["n_seeds"] if m.name in seeds else 1 for m in models})
     means = {m.name: {k: findings.mean(m.name, k) for k in _PAPER_METRICS} for m in models}
     pairs = [models[start : start + 2] for start in range(0, len(models), 2)]  # side by side, as in the paper
-    cost = []
-    for model in models:
-        n, hours = model.result.n_parameters, model.result.hours_to_peak
-        shown = "--" if n is None else f"{n:,}", "--" if hours is None else show_hours(hours)
-        cost.append((model.name, *shown))
     tables = {
-        "main": template.main(_bold_best(means, findings.oracles), _runs(findings)),
-        "acronyms": "\n".join(template.acronyms(*_acronyms(pair)) for pair in pairs),
-        "cost": template.cost(cost),
+        "main": template.main(_bold_best(means, findings.oracles), n_runs),
+        "acronyms": "\n".join(map(template.acronyms, pairs)),
+        "cost": template.cost(),
     }
     if seeds:
-        n_runs = sorted({summary["nll"]["n_seeds"] for summary in seeds.values()})
-        many = f"{n_runs[0]}" if len(n_runs) == 1 else f"{n_runs[0]} to {n_runs[-1]}"
         parts = {
             part: {name: {k: found[k][part] for k in _PAPER_METRICS} for name, found in seeds.items()}
             for part in ("worst", "mean", "best")
         }
-        tables["seeds"] = template.seeds(
-            {p.capitalize(): _bold_best(each, findings.oracles) for p, each in parts.items()}, many
-        )
+        bold = {part: _bold_best(each, findings.oracles) for part, each in parts.items()}
+        tables["seeds"] = template.seeds(bold, sorted({each["nll"]["n_seeds"] for each in seeds.values()}))
     if findings.ablation:
-        tables["ablation"] = template.ablation(
-            (name, *map(_cells, pair)) for name, pair in findings.ablation.items()
-        )
+        tables["ablation"] = template.ablation()
     if findings.settings:
-        rows = [(s, [f"{s.macro_f1_there:.2f}", *_cells(s.here)]) for s in findings.settings]
-        tables["selection"] = template.selection(findings.chosen_on, rows)
+        tables["selection"] = template.selection()
     return tables
 
 
@@ -199,17 +190,7 @@ def _cells(means: Means) -> list[str]:
     return [f"{means[metric]:.2f}" if means else "--" for metric in _PAPER_METRICS]
 
 
-def _runs(findings: Findings) -> str:
-    seeds = [findings.seeds.get(model.name) for model in findings.models]
-    n_runs = {1 if of_model is None else of_model["nll"]["n_seeds"] for of_model in seeds}
-    if n_runs == {1}:
-        return "One pre-training run."
-    if len(n_runs) == 1:
-        return f"Mean across {n_runs.pop()} pre-training runs."
-    return "Mean across pre-training runs, where there are several."
-
-
-def _bold_best(values: Mapping[str, Mapping[str, float]], oracles: Collection[str]) -> dict[str, list[str]]:
+def _bold_best(values: Mapping[str, Means], oracles: Collection[str]) -> dict[str, list[str]]:
     """Two decimals; the best of a column is bold, and so are those that look equal, but no oracle."""
     rivals = [row for name, row in values.items() if name not in oracles] or [*values.values()]
     best = [f"{best_of(metric, (row[metric] for row in rivals)):.2f}" for metric in _PAPER_METRICS]
@@ -218,15 +199,3 @@ def _bold_best(values: Mapping[str, Mapping[str, float]], oracles: Collection[st
         cells = zip(_cells(row), best, strict=True)
         found[name] = [rf"\textbf{{{c}}}" if c == b and name not in oracles else c for c, b in cells]
     return found
-
-
-def _acronyms(models: Sequence[ModelFindings]) -> tuple[list[str], dict[str, list[str]], list[str]]:
-    """Names of the models, cells by short form, and the means."""
-    cells = {}
-    for short_form, rows in by_short_form(models).items():
-        first = next(filter(None, rows))
-        values = [None if row is None else row[key] for row in rows for key in ACRONYM_COLUMNS]
-        shown = ["--" if value is None else f"{value:.2f}" for value in values]
-        cells[short_form] = [str(first["count"]), str(first["targets"]), *shown]
-    means = [f"{value:.2f}" for m in models for value in means_over_short_forms(m.acronyms).values()]
-    return [model.name for model in models], cells, means

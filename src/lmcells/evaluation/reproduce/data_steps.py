@@ -130,13 +130,19 @@ def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers
         sources["header_rules"] = plan.header_rules
 
     def run(_: Any) -> None:
+        ids: set[str] = set()
+        for name in excluded:  # a held-out share of the notes, or those with examples
+            of_share = workspace.dataset(name, NOTES)
+            ids |= read_excluded_ids(of_share if of_share.is_file() else workspace.dataset(name))
+        if excluded:
+            write_lines(workspace.dataset("excluded", NOTES), sorted(ids))
         build_corpus(
             [source.path() for source in inputs],
             output=folder,
             settings=plan.settings(plan.header_rules.path() if plan.header_rules else None),
             format=plan.format,
             columns=Columns(text=plan.text_column, id=plan.id_column, category=plan.category_column),
-            exclude_ids=_excluded_ids(workspace, excluded) if excluded else None,
+            exclude_ids=workspace.dataset("excluded", NOTES) if excluded else None,
             workers=workers,
             overwrite=True,
         )
@@ -153,17 +159,6 @@ def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers
         outputs=(folder,),
         run=run,
     )
-
-
-def _excluded_ids(workspace: Workspace, datasets: tuple[str, ...]) -> Path:
-    """Write the notes of all excluded datasets into one file: a held-out share of the notes, or those with examples."""
-    ids: set[str] = set()
-    for name in datasets:
-        of_share = workspace.dataset(name, NOTES)
-        ids |= read_excluded_ids(of_share if of_share.is_file() else workspace.dataset(name))
-    path = workspace.dataset("excluded", NOTES)
-    write_lines(path, sorted(ids))
-    return path
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -29,8 +29,6 @@ Tell = Callable[[str], None]
 
 @dataclass(slots=True)
 class _Child:
-    """A step that runs in a process of its own."""
-
     name: str
     process: subprocess.Popen[bytes]
     log: Path

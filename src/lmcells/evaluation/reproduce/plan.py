@@ -3,8 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,10 @@ def _steps(protocol: Protocol, workspace: Workspace, device: str, worker: Worker
     for which in (MAIN, LEAKY) if protocol.leakage is not None else (MAIN,):
         yield corpus_step(which, protocol, workspace, workers=n_cores)
     scored: dict[str, list[str]] = {dataset.name: [] for dataset in protocol.evaluated()}
-    for run in _runs(protocol):
+    models = (*protocol.models, *protocol.compared()[1:])
+    runs = [*(run for model in models for run in runs_of(model)), *leaky_runs(protocol)]
+    # The first seed of every model before the second of any, so that an early stop leaves a full table.
+    for run in sorted(runs, key=lambda run: run.model.seeds.index(run.seed) if run.seed is not None else 0):
         if run.is_trained:
             yield train_step(run, protocol, workspace, device=device)
         for name in [protocol.leakage.dataset] if run.corpus == LEAKY and protocol.leakage else scored:
@@ -66,13 +69,6 @@ def _steps(protocol: Protocol, workspace: Workspace, device: str, worker: Worker
         yield report_step(protocol.dataset(name), protocol, workspace, wants=(*wants, *select))
     every = tuple(name for wants in scored.values() for name in wants)
     yield overview_step(protocol, workspace, wants=(*every, *select))
-
-
-def _runs(protocol: Protocol) -> list[Run]:
-    """All runs: the first seed of every model before the second of any, so that an early stop leaves a full table."""
-    models = (*protocol.models, *protocol.compared()[1:])
-    runs = [*(run for model in models for run in runs_of(model)), *leaky_runs(protocol)]
-    return sorted(runs, key=lambda run: run.model.seeds.index(run.seed) if run.seed is not None else 0)
 
 
 def _in_order(protocol: Protocol) -> list[DatasetPlan]:
@@ -139,6 +135,7 @@ def evaluate_step(
         baseline = f"{kind}:{folder.path()}" if folder is not None else kind
         model = _chosen(run, dataset, workspace) if chooses else workspace.model(run.name)
         curve = _training_curve(workspace, run) if run.is_trained else []
+        scores = [np.mean([each["macro_f1"] for each in point["evaluation"].values()]) for point in curve]
         (result,) = evaluate(
             str(model) if run.is_trained else baseline,
             dataset=workspace.dataset(dataset.name),
@@ -151,9 +148,9 @@ def evaluate_step(
             "model": run.model.name,
             "seed": run.seed,
             "dataset": dataset.name,
-            "metrics": result.metrics.to_json(),
+            "metrics": asdict(result.metrics),
             "n_parameters": result.n_parameters,
-            "hours_to_peak": max(curve, key=_mean_macro_f1)["hours"] if curve else result.hours_to_peak,
+            "hours_to_peak": curve[int(np.argmax(scores))]["hours"] if curve else result.hours_to_peak,
             "seconds": result.seconds,
             "section_mapping": dict(result.section_mapping),
             "leakage": result.leakage,
@@ -188,10 +185,6 @@ def _training_curve(workspace: Workspace, run: Run) -> list[dict[str, Any]]:
     values = map(json.loads, text.split("\n")[:-1])  # the last line may be cut off
     keys = ("step", "hours", "evaluation")
     return [{key: value[key] for key in keys} for value in values if "evaluation" in value]
-
-
-def _mean_macro_f1(point: Mapping[str, Any]) -> float:
-    return float(np.mean([each["macro_f1"] for each in point["evaluation"].values()]))
 
 
 def select_step(plan: SelectionPlan, protocol: Protocol, workspace: Workspace) -> Step:

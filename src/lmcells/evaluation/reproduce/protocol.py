@@ -53,7 +53,14 @@ class Source:
     def path(self) -> Path:
         """Return where it is; MissingSource says how to get it."""
         if self.written.startswith(_PACKAGE):
-            return self._in_package(*self.written.removeprefix(_PACKAGE).partition("/")[::2])
+            package, _, inside = self.written.removeprefix(_PACKAGE).partition("/")
+            found = importlib.util.find_spec(package)
+            if found is None or not found.submodule_search_locations:
+                raise MissingSource(f"the package {package} is not installed.{self._hint(self.written)}")
+            path = Path(found.submodule_search_locations[0]) / inside
+            if not path.exists():
+                raise MissingSource(f"{self.written} does not exist: {package} has no {inside!r}.")
+            return path
         names = _VARIABLE.findall(self.written)
         for name in names:
             if not os.environ.get(name):
@@ -65,15 +72,6 @@ class Source:
         if not path.exists():
             hint = self._hint(*names, self.written)
             raise MissingSource(f"{self.written} does not exist (looked for {path}).{hint}")
-        return path
-
-    def _in_package(self, package: str, inside: str) -> Path:
-        found = importlib.util.find_spec(package)
-        if found is None or not found.submodule_search_locations:
-            raise MissingSource(f"the package {package} is not installed.{self._hint(self.written)}")
-        path = Path(found.submodule_search_locations[0]) / inside
-        if not path.exists():
-            raise MissingSource(f"{self.written} does not exist: {package} has no {inside!r}.")
         return path
 
     def _hint(self, *names: str) -> str:
@@ -201,10 +199,7 @@ class ModelPlan(SettingPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionPlan:
-    """Settings of one model that are compared on one dataset; the best is reported on the others.
-
-    Without a dataset, each dataset has the setting that is best on the others.
-    """
+    """Settings of one model; that which is best on one dataset, or on all others, is reported on each of the others."""
 
     model: str
     dataset: str = ""
@@ -247,8 +242,6 @@ class ReportPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """A whole protocol."""
-
     corpus: CorpusPlan
     datasets: tuple[DatasetPlan, ...]
     models: tuple[ModelPlan, ...]
@@ -328,7 +321,6 @@ class Protocol:
 
 
 def require_choice(key: str, value: Any, choices: Sequence[str]) -> None:
-    """Refuse a value that is not one of the choices."""
     if value not in choices:
         raise ConfigError(f"{key} is {value!r}; allowed: {', '.join(choices)}.{nearest(str(value), choices)}")
 

@@ -27,10 +27,7 @@ Table = dict[str, Any]
 
 
 def load_protocol(path: Path, *, checks_models: bool = True) -> plans.Protocol:
-    """Read and check a protocol; an error names the file and the key.
-
-    `checks_models` lets the trainer check its settings, which takes seconds of importing torch.
-    """
+    """Read and check a protocol; `checks_models` lets the trainer check its settings, which imports torch."""
     raw = _read(path)
     try:
         seeds = _value(raw.get("seeds", [0]), plans.Seeds, "seeds")

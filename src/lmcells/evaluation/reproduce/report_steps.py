@@ -1,6 +1,6 @@
 """The steps that report: a folder for each dataset, then `results.md` and `index.html`, all datasets at a glance."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from lmcells.evaluation.intervals import bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, summarise_seeds
 from lmcells.evaluation.predictions import load_predictions
 from lmcells.evaluation.report import Findings, Published, Setting, require_matplotlib, write_report
-from lmcells.evaluation.report.findings import Means, best_of, show_hours
+from lmcells.evaluation.report.findings import Means, best_of, show_hours, templates
 from lmcells.evaluation.report.page import published_figures, render
 from lmcells.evaluation.reproduce.data_steps import describe_sizes
 from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
@@ -25,6 +25,7 @@ from lmcells.notes.readers import ReadReport
 RESULT = ".result.json"  # metrics and costs of a run on a dataset, beside its predictions
 _METRICS = {"accuracy": "accuracy", "mean_weighted_f1": "weighted F1", "macro_f1": "macro F1", "nll": "NLL"}
 _SHOWN_TEST_SETS = ("MIMIC", "CASI")  # of the paper's three; CUIMC is private
+_SHARED = ("ablation", "chosen_on", "settings", "published", "oracles")  # by a report and the overview
 
 # Adams et al. 2020, means over five pre-training runs on the paper's own three test sets: NLL, accuracy, weighted F1,
 # macro F1. The main table, and for the last three systems what the text says about them; None where it says nothing.
@@ -94,12 +95,10 @@ class Evaluated:
         self.ablation: dict[str, tuple[Means, Means]] = {}
         if (leakage := protocol.leakage) is not None and leakage.dataset == dataset.name:
             clean = {run["seed"]: run for run in runs[leakage.model]}
-            pairs = [
-                (run, clean[run["seed"]]) for run in results(leaky_runs(protocol)) if run["seed"] in clean
-            ]
-            if pairs:
-                within, without = (means_of(each) for each in zip(*pairs, strict=True))
-                self.ablation[leakage.model] = (within, without)
+            leaky = [run for run in results(leaky_runs(protocol)) if run["seed"] in clean]
+            if leaky:
+                without = means_of([clean[run["seed"]] for run in leaky])
+                self.ablation[leakage.model] = (means_of(leaky), without)
         # The models that have seen the answers: never the best.
         self.oracles = frozenset(model.name for model in protocol.models if model.kind == "dominant")
         # The paper's figures for the kinds of our models, where the protocol wants them: on this test set, or on all.
@@ -118,7 +117,6 @@ def best_run(runs: Sequence[Result]) -> Result:
 
 
 def mean_hours(runs: Sequence[Result]) -> float | None:
-    """Return the mean hours to peak of the runs that know theirs."""
     hours = [run["hours_to_peak"] for run in runs if run["hours_to_peak"] is not None]
     return float(np.mean(hours)) if hours else None
 
@@ -136,8 +134,11 @@ def curve_of(runs: Sequence[Result], dataset: str) -> list[tuple[float, float]]:
 
 def means_of(runs: Sequence[Result]) -> Means:
     """Return each metric averaged over runs on the same examples; nothing where there is no run."""
-    found = summarise_seeds([run["metrics"] for run in runs]) if runs else {}
-    return {metric: summary["mean"] for metric, summary in found.items()}
+    return {metric: summary["mean"] for metric, summary in _summary_of(runs).items()}
+
+
+def _summary_of(runs: Sequence[Result]) -> dict[str, dict[str, Any]]:
+    return summarise_seeds([run["metrics"] for run in runs])
 
 
 def report_step(
@@ -155,11 +156,7 @@ def report_step(
             dataset_name=dataset.title or dataset.name,
             runs={name: [each["metrics"] for each in runs] for name, runs in found.runs.items()},
             curves={name: curve for name, curve in curves.items() if curve and dataset in protocol.scored()},
-            ablation=found.ablation,
-            chosen_on=found.chosen_on,
-            settings=found.settings,
-            published=found.published,
-            oracles=found.oracles,
+            **{name: getattr(found, name) for name in _SHARED},
             remarks=_remarks(found),
             n_rounds=report.rounds,
             n_resamples=report.resamples,
@@ -193,21 +190,17 @@ def _model_results(evaluated: Evaluated, workspace: Workspace) -> list[ModelResu
         result = ModelResult(
             model=name,
             predictions=predictions,
-            metrics=run["metrics"],
             intervals=bootstrap_intervals(predictions),
-            n_parameters=run["n_parameters"],
             hours_to_peak=mean_hours(runs),
             seconds=float(np.mean([run["seconds"] for run in runs])),
             contexts=examples,
-            leakage=run["leakage"],
-            section_mapping=run["section_mapping"],
+            **{key: run[key] for key in ("metrics", "n_parameters", "leakage", "section_mapping")},
         )
         found.append(result)
     return found
 
 
 def _remarks(evaluated: Evaluated) -> list[str]:
-    """Remarks that the reader of the page needs."""
     remarks, several = [], {name: runs for name, runs in evaluated.runs.items() if len(runs) > 1}
     if seeds := ", ".join(f"{name} {best_run(runs)['seed']}" for name, runs in several.items()):
         remarks.append(
@@ -225,17 +218,20 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
 
     def run(is_done: IsDone) -> None:
         require_matplotlib()
-        shown = []
+        environment = templates(autoescape=False)
+        environment.filters |= {"short": _short, "hours": show_hours}
+        about, shown = environment.get_template("about.txt"), []
         for dataset in datasets:
             found = Evaluated(dataset, protocol, workspace, is_done)
             if found.runs:
-                about = _about(found, read_json(workspace.dataset(dataset.name, ACCOUNT)))
+                account = {"steps": (), **read_json(workspace.dataset(dataset.name, ACCOUNT))}
+                told = about.render(found=found, account=account, sizes=describe_sizes(account, dataset))
                 paper = list(dict.fromkeys(each.dataset for each in found.published))
                 names = {"name": dataset.name, "title": dataset.title or dataset.name}
-                shown.append({**names, "about": about, "paper": paper, "rows": _rows(found)})
+                shown.append({**names, "about": told, "paper": paper, "rows": _rows(found)})
         folder.mkdir(parents=True, exist_ok=True)
         texts = {
-            "results.md": "\n".join(map(_markdown, shown)),
+            "results.md": environment.get_template("results.md").render(datasets=shown, metrics=_METRICS),
             "index.html": render("index.html", datasets=shown),
         }
         for name, text in texts.items():
@@ -257,70 +253,21 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
 
 def _rows(evaluated: Evaluated) -> list[dict[str, Any]]:
     """A row for each model; oracles are never the best."""
-    summaries = {
-        name: summarise_seeds([run["metrics"] for run in runs]) for name, runs in evaluated.runs.items()
-    }
+    summaries = {name: _summary_of(runs) for name, runs in evaluated.runs.items()}
     rivals = [summary for name, summary in summaries.items() if name not in evaluated.oracles]
     best = {metric: best_of(metric, (each[metric]["mean"] for each in rivals)) for metric in _METRICS}
-    rows = []
-    for name, runs in evaluated.runs.items():
-        found, is_oracle = summaries[name], name in evaluated.oracles
-        row = {
-            "model": f"{name} (oracle)" if is_oracle else name,
+    return [
+        {
+            "model": f"{name} (oracle)" if name in evaluated.oracles else name,
             "n_runs": len(runs),
-            "summaries": found,
-            "best": {m for m in _METRICS if not is_oracle and found[m]["mean"] == best[m]},
+            "summaries": (found := summaries[name]),
+            "best": {m for m in _METRICS if name not in evaluated.oracles and found[m]["mean"] == best[m]},
             "n_parameters": runs[0]["n_parameters"],
             "hours": mean_hours(runs),
             "paper": published_figures(evaluated.published, name, partial(_short, decimals=2)),
         }
-        rows.append(row)
-    return rows
-
-
-def _markdown(dataset: Mapping[str, Any]) -> str:
-    theirs = (f"paper: {name}" for name in dataset["paper"])
-    lines = [["model", "runs", *_METRICS.values(), "parameters", "hours to peak", *theirs]]
-    for row in dataset["rows"]:
-        cells = [row["model"], str(row["n_runs"])]
-        for metric in _METRICS:
-            s, bold = row["summaries"][metric], "**" if metric in row["best"] else ""
-            spread = f" ({_short(s['worst'])} to {_short(s['best'])})" if s["n_seeds"] > 1 else ""
-            cells.append(f"{bold}{_short(s['mean'])}{spread}{bold}")
-        cells.append("" if row["n_parameters"] is None else f"{row['n_parameters']:,}")
-        cells.append("" if row["hours"] is None else show_hours(row["hours"]))
-        lines.append([*cells, *(each["shown"] for each in row["paper"])])
-    table = ["| " + " | ".join(cells) + " |" for cells in lines]
-    table.insert(1, "|" + "---|" * len(lines[0]))
-    return "\n".join([f"### {dataset['title']}", "", *table, "", dataset["about"], ""])
-
-
-def _about(evaluated: Evaluated, account: Mapping[str, Any]) -> str:
-    told = [
-        f"{describe_sizes(account, evaluated.dataset)}. Mean over runs (worst to best); weighted F1 is the mean over "
-        "short forms, as in the paper; parameters without embeddings; hours of pre-training to the best score seen "
-        "while training, of runs that had the machine for themselves."
+        for name, runs in evaluated.runs.items()
     ]
-    if filters := [each for each in account.get("steps", ()) if each["removed"]]:
-        removed = ", ".join(f"{each['title']} {each['removed']:,}" for each in filters)
-        told.append(f"Of {account['n_rows']:,} rows the filters removed: {removed}.")
-    if evaluated.published:
-        own = "its own data, which are other notes: compare the order"
-        where = "this test set" if evaluated.dataset.published else own
-        told.append(f"The paper's columns are accuracy / weighted F1 / macro F1 / NLL on {where}.")
-    for model, (within, without) in evaluated.ablation.items():
-        told.append(
-            f"Leakage ablation: {model} pre-trained on the test notes as well has macro F1 "
-            f"{_short(within['macro_f1'])} instead of {_short(without['macro_f1'])}, accuracy "
-            f"{_short(within['accuracy'])} instead of {_short(without['accuracy'])}."
-        )
-    if evaluated.settings:
-        compared = ", ".join(f"{each.model} {_short(each.macro_f1_there)}" for each in evaluated.settings)
-        chosen = next(each.model for each in evaluated.settings if each.is_chosen)
-        told.append(f"Settings compared on {evaluated.chosen_on} (macro F1): {compared}; chosen: {chosen}.")
-    if evaluated.missing:
-        told.append(f"Not evaluated: {', '.join(evaluated.missing)}.")
-    return " ".join(told)
 
 
 def _short(value: float, decimals: int = 3) -> str:

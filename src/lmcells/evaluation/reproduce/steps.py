@@ -63,7 +63,6 @@ class Workspace:
 
 
 def remove(*paths: Path) -> None:
-    """Remove files and folders, whatever is there."""
     for path in paths:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -81,7 +80,6 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What its files are called."""
         return self.model.name if self.seed is None else f"{self.model.name}-{self.seed}"
 
     @property
