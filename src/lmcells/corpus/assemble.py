@@ -22,15 +22,7 @@ from lmcells.corpus import corpus as files
 from lmcells.corpus.sections import ResolvedShard, SectionTable, count_in_segments, resolve
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.corpus.shard import Shard, distinct
-from lmcells.corpus.statistics import (
-    WordArrays,
-    WordBlock,
-    create_occurrences,
-    create_section_statistics,
-    gather_sections,
-    place_occurrences,
-    write_section_counts,
-)
+from lmcells.corpus.statistics import create_occurrences, place_occurrences
 from lmcells.errors import InputError
 from lmcells.files import read_json, write_json
 from lmcells.processes import Run
@@ -39,14 +31,6 @@ NO_VALUE = "<none>"
 _BUFFER = 1 << 20  # hashes to collect before merging
 _LOCAL_BITS = 32  # a word's place is its shard's number, then its index there in this many bits
 _MAX_SHARDS = 4  # of a group, which a worker holds in memory
-
-
-class Counted(NamedTuple):
-    """All shards, in order, and the counts of their headers and metadata values."""
-
-    shards: list[Path]
-    headers: Counter[tuple[str, str]]  # as written, with their canonical names
-    values: dict[str, Counter[str]]  # of each kind of metadata except section and document
 
 
 class _Group(NamedTuple):
@@ -60,19 +44,24 @@ class _Group(NamedTuple):
 
 
 def assemble(
-    counted: Counted,
+    shards: list[Path],
     folder: Path,
     *,
+    headers: Counter[tuple[str, str]],
+    values: dict[str, Counter[str]],
     settings: CorpusSettings,
     run: Run,
     workers: int,
     on_step: Callable[[str], None],
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Write all files of a corpus except the manifest; return its sizes and the number of values of each metadata."""
+    """Write the arrays and names of a corpus; return its sizes and the number of values of each metadata.
+
+    `headers` counts headers as written with their canonical names, `values` those of each other kind of metadata.
+    """
     on_step("counting words")
-    shards, work = counted.shards, folder.parent
+    work = folder.parent
     sections = SectionTable.of_counts(
-        counted.headers, min_count=settings.min_header_count, merge_rare=settings.sections == "paper"
+        headers, min_count=settings.min_header_count, merge_rare=settings.sections == "paper"
     )
     n_groups = max(-(-len(shards) // _MAX_SHARDS), min(len(shards), workers))
     borders = np.linspace(0, len(shards), n_groups + 1).astype(int).tolist()
@@ -88,14 +77,14 @@ def assemble(
             f"no word occurs more than {settings.min_count} times. Give more notes, or a lower --min-count."
         )
     names = {"section": list(sections.id_of_name)}
-    for kind, values in counted.values.items():
-        names[kind] = sorted(values, key=lambda value: (-values[value], value))
+    for kind, n_of in values.items():
+        names[kind] = sorted(n_of, key=lambda value: (-n_of[value], value))
     write_json(folder / files.VOCABULARY, vocabulary.words)
     np.save(folder / files.WORD_COUNTS, vocabulary.counts)
     for kind, of_kind in names.items():
         write_json(folder / files.metadata_names(kind), [name or NO_VALUE for name in of_kind])
     np.save(work / _HASHES, vocabulary.hashes)
-    ids_of_values = {kind: {name: id_ for id_, name in enumerate(names[kind])} for kind in counted.values}
+    ids_of_values = {kind: {name: id_ for id_, name in enumerate(names[kind])} for kind in values}
     write_json(work / _VALUES, ids_of_values)
 
     on_step("numbering words")
@@ -118,7 +107,6 @@ def assemble(
         *((files.metadata_ids(kind), n_segments) for kind in kinds),
     ):
         files.create_array(folder / name, size)
-    files.create_array(work / _SECTIONS, n_tokens, np.min_scalar_type(len(names["section"]) - 1))
     cursor = create_occurrences(folder, vocabulary.counts)[:-1].copy()
     for group in groups:
         np.save(group.path("cursor.npy"), cursor)
@@ -126,10 +114,6 @@ def assemble(
     placed = [(group, before[:, group.number].tolist()) for group in groups]
     for _ in run(partial(_place_group, folder=folder), placed):
         pass
-    on_step("counting words by section")
-    n_sections = len(names["section"])
-    tasks = create_section_statistics(folder, _placed_sections(folder, n_sections))
-    write_section_counts(folder, run(partial(_gather_placed, folder=folder, n_sections=n_sections), tasks))
     return (
         {
             "n_tokens": n_tokens,
@@ -200,7 +184,6 @@ class HashCounts:
 
 
 _HASHES, _VALUES = "vocabulary.hashes.npy", "values.json"
-_SECTIONS = "sections.npy"  # of all occurrences
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,19 +269,4 @@ def _place_group(placed: tuple[_Group, list[int]], *, folder: Path) -> None:
     for kind, ids in joined.items():
         files.write_array(folder / files.metadata_ids(kind), ids, at=n_segments)
     cursor = np.load(group.path("cursor.npy"), allow_pickle=False)
-    of_occurrences = np.load(folder.parent / _SECTIONS, mmap_mode="r+", allow_pickle=False)
-    of_tokens = np.repeat(joined["section"].astype(of_occurrences.dtype), lengths)
-    for at, order in place_occurrences(folder, tokens, first=n_tokens, cursor=cursor):
-        of_occurrences[at] = of_tokens.take(order)
-
-
-def _gather_placed(
-    task: tuple[int, tuple[int, int], int], *, folder: Path, n_sections: int
-) -> tuple[int, WordBlock]:
-    return gather_sections(task, folder=folder, arrays=_placed_sections(folder, n_sections))
-
-
-def _placed_sections(folder: Path, n_sections: int) -> WordArrays:
-    of_occurrences = np.asarray(files.map_array(folder.parent / _SECTIONS))
-    offsets = np.asarray(files.map_array(folder / files.WORD_OFFSETS))
-    return WordArrays(offsets, of_occurrences.__getitem__, n_sections)
+    place_occurrences(folder, tokens, first=n_tokens, cursor=cursor)

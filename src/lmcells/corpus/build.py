@@ -17,10 +17,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lmcells.corpus.assemble import Counted, assemble
+from lmcells.corpus.assemble import assemble
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest
 from lmcells.corpus.settings import CorpusSettings, read_excluded_ids
 from lmcells.corpus.shard import Shard, batch_notes, build_shard
+from lmcells.corpus.statistics import write_section_statistics
 from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.files import put_in_place, read_json, sha256, write_json
 from lmcells.notes.note import Note, given_id
@@ -96,12 +97,21 @@ def build_corpus(
         report = tally.describe(exclude_ids, job.excluded_ids) | {"plan": digest}
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        counted = Counted(tally.shards, tally.headers, tally.values)
         sizes, metadata = assemble(
-            counted, folder, settings=settings, run=run, workers=workers, on_step=on_step
+            tally.shards,
+            folder,
+            headers=tally.headers,
+            values=tally.values,
+            settings=settings,
+            run=run,
+            workers=workers,
+            on_step=on_step,
         )
+    on_step("counting words by section")
+    manifest = Manifest(described, sizes, metadata, report, files={})
+    write_section_statistics(Corpus(folder, manifest))
     on_step("checksums")
-    manifest = Manifest(described, sizes, metadata, report, FORMAT.describe_files(folder))
+    manifest = replace(manifest, files=FORMAT.describe_files(folder))
     FORMAT.write_index(folder, manifest.to_dict())
     put_in_place(folder, output)
     shutil.rmtree(work)
