@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 import lmcells
-from lmcells.corpus.settings import has_stop_words
 from lmcells.errors import CorpusError, nearest
 from lmcells.files import FileTable, FolderFormat, read_json
 
@@ -130,7 +129,7 @@ class Corpus:
     @property
     def reads_stop_words(self) -> bool:
         """Whether words such as "of" and "the" are among the tokens."""
-        return has_stop_words(self.manifest.settings)
+        return bool(self.manifest.settings["stop_words"])
 
     @property
     def metadata_kinds(self) -> tuple[str, ...]:

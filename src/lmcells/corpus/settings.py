@@ -1,7 +1,7 @@
 """What a corpus should contain, and which notes to leave out."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -44,11 +44,6 @@ class CorpusSettings:
         rules = sha256(self.header_rules) if self.header_rules and self.header_rules.is_file() else None
         named = {"metadata_columns": list(metadata_columns), "header_rules": rules}
         return asdict(self) | named | {"spelled_out": float(self.spelled_out)}
-
-
-def has_stop_words(settings: Mapping[str, Any]) -> bool:
-    """Whether a corpus with these settings, from its manifest, contains words such as "of" and "the"."""
-    return bool(settings.get("stop_words", False))  # missing in early manifests
 
 
 def read_excluded_ids(path: Path) -> frozenset[str]:
