@@ -300,7 +300,7 @@ def test_definitions_are_not_looked_for_when_nothing_is_spelled_out(
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_a_share_beyond_zero_to_one_is_refused(tmp_path: Path, share: float) -> None:
     with pytest.raises(
-        ConfigError, match=r"spelled_out \(--spell-out\): found .*, allowed: a share from 0 to 1"
+        ConfigError, match=r"spelled_out is .*; allowed: a finite number of at least 0 and at most 1"
     ):
         corpus_of(tmp_path, FAT_MASS, spelled_out=share)
 

@@ -186,14 +186,6 @@ def test_a_manifest_that_cannot_be_used_is_refused_with_the_reason(
     assert "\n" not in str(refused.value)
 
 
-def test_a_corpus_of_a_time_without_the_choice_has_no_stop_words(corpus: Corpus, copy: Path) -> None:
-    assert not corpus.reads_stop_words
-    manifest = json.loads((copy / "manifest.json").read_text())
-    del manifest["settings"]["stop_words"], manifest["settings"]["spelled_out"]
-    (copy / "manifest.json").write_text(json.dumps(manifest))
-    assert not Corpus.open(copy, verify=True).reads_stop_words
-
-
 @pytest.mark.parametrize("content", ["{", "[]", '{"format": "lmcells-corpus", "version": 1}'])
 def test_a_folder_without_a_whole_manifest_is_refused(copy: Path, content: str) -> None:
     (copy / "manifest.json").write_text(content)

@@ -1,25 +1,22 @@
 """The second half of a build: from shards to the arrays of a corpus, in memory proportional to the distinct words.
 
-Consecutive shards form groups, which are processed in parallel. First headers are resolved and words counted, which
-gives the vocabulary; then words become ids, which gives the position of each group in the arrays; then the arrays are
-written.
+Shards are processed in parallel, three times. First headers are resolved and words counted, which gives the vocabulary;
+then words become ids, which gives the position of each shard in the arrays; then the arrays are written.
 """
 
 import json
-import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from lmcells.corpus import corpus as files
-from lmcells.corpus.sections import ResolvedShard, SectionTable, count_in_segments, resolve
+from lmcells.corpus.sections import SectionTable, count_in_segments, resolve
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.corpus.shard import Shard, distinct
 from lmcells.corpus.statistics import create_occurrences, place_occurrences
@@ -30,17 +27,8 @@ from lmcells.processes import Run
 NO_VALUE = "<none>"
 _BUFFER = 1 << 20  # hashes to collect before merging
 _LOCAL_BITS = 32  # a word's place is its shard's number, then its index there in this many bits
-_MAX_SHARDS = 4  # of a group, which a worker holds in memory
-
-
-class _Group(NamedTuple):
-    number: int
-    first_shard: int
-    shards: list[Path]
-
-    def path(self, what: str) -> Path:
-        """Return the path of a temporary file of the group."""
-        return self.shards[0].with_name(f"group-{self.number:04}.{what}")
+_HASHES, _VALUES = "vocabulary.hashes.npy", "values.json"
+_NUMBERED = "numbered"  # in a shard's folder
 
 
 def assemble(
@@ -51,7 +39,6 @@ def assemble(
     values: dict[str, Counter[str]],
     settings: CorpusSettings,
     run: Run,
-    workers: int,
     on_step: Callable[[str], None],
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Write the arrays and names of a corpus; return its sizes and the number of values of each metadata.
@@ -63,14 +50,9 @@ def assemble(
     sections = SectionTable.of_counts(
         headers, min_count=settings.min_header_count, merge_rare=settings.sections == "paper"
     )
-    n_groups = max(-(-len(shards) // _MAX_SHARDS), min(len(shards), workers))
-    borders = np.linspace(0, len(shards), n_groups + 1).astype(int).tolist()
-    groups = [
-        _Group(number, first, shards[first:last]) for number, (first, last) in enumerate(pairwise(borders))
-    ]
     counts = HashCounts()
-    for of_group in run(partial(_resolve_group, sections=sections), groups):
-        counts.add(*of_group)
+    for of_shard in run(partial(_count_words, sections=sections), enumerate(shards)):
+        counts.add(*of_shard)
     vocabulary = Vocabulary.of_frequent_words(counts, min_count=settings.min_count, shards=shards)
     if not vocabulary.words:
         raise InputError(
@@ -88,16 +70,16 @@ def assemble(
     write_json(work / _VALUES, ids_of_values)
 
     on_step("numbering words")
-    sizes = np.zeros((3, len(groups) + 1), np.int64)  # tokens, segments and documents before each group
-    for number, *of_group in run(partial(_number_group, work=work), groups):
-        sizes[:, number + 1] = of_group
+    sizes = np.zeros((3, len(shards) + 1), np.int64)  # tokens, segments and documents before each shard
+    for number, *of_shard in run(partial(_number_words, sections=sections, work=work), enumerate(shards)):
+        sizes[:, number + 1] = of_shard
     before = np.cumsum(sizes, axis=1)
     n_tokens, n_segments, n_documents = before[:, -1].tolist()
     with (folder / files.metadata_names("document")).open("w", encoding="utf-8") as document_names:
-        fragments = (group.path("documents.json").read_text(encoding="utf-8") for group in groups)
         document_names.write("[")
-        for number, fragment in enumerate(fragments):
-            document_names.write((", " if number else "") + fragment)
+        for number, shard in enumerate(shards):
+            ids = json.dumps(Shard(shard).document_ids, ensure_ascii=False)[1:-1]
+            document_names.write((", " if number else "") + ids)
         document_names.write("]\n")
 
     on_step("writing tokens")
@@ -107,12 +89,15 @@ def assemble(
         *((files.metadata_ids(kind), n_segments) for kind in kinds),
     ):
         files.create_array(folder / name, size)
-    cursor = create_occurrences(folder, vocabulary.counts)[:-1].copy()
-    for group in groups:
-        np.save(group.path("cursor.npy"), cursor)
-        cursor += np.load(group.path("counts.npy"), allow_pickle=False)
-    placed = [(group, before[:, group.number].tolist()) for group in groups]
-    for _ in run(partial(_place_group, folder=folder), placed):
+    offsets = create_occurrences(folder, vocabulary.counts)
+
+    def placed() -> Iterator[tuple[Path, list[int], npt.NDArray[np.int64]]]:
+        cursor = offsets[:-1].copy()
+        for number, shard in enumerate(shards):
+            yield shard, before[:, number].tolist(), cursor.copy()
+            cursor += np.load(shard / _NUMBERED / "counts.npy", allow_pickle=False)
+
+    for _ in run(partial(_place, folder=folder), placed()):
         pass
     return (
         {
@@ -129,31 +114,11 @@ HashArrays = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np
 """Hashes of words, their counts, and the place of each word's first occurrence."""
 
 
-def _resolve_group(group: _Group, *, sections: SectionTable) -> HashArrays:
-    counts = HashCounts()
-    for number, path in enumerate(group.shards, start=group.first_shard):
-        shard = Shard(path)
-        resolved = resolve(shard, sections)
-        of_words = np.bincount(resolved.tokens, minlength=shard.hashes.size)
-        _save(_resolved(path), {**resolved._asdict(), "counts": of_words})
-        places = (number << _LOCAL_BITS) + np.arange(shard.hashes.size)
-        counts.add(shard.hashes, of_words, places)
-    return counts.merged()
-
-
-def _resolved(shard: Path) -> Path:
-    return shard.with_name(f"resolved-{shard.name}")
-
-
-def _save(folder: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write arrays to a folder; faster than `.npz`, which computes checksums."""
-    folder.mkdir(exist_ok=True)
-    for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", array)
-
-
-def _load(folder: Path) -> dict[str, npt.NDArray[Any]]:
-    return {path.stem: np.load(path, allow_pickle=False) for path in folder.glob("*.npy")}
+def _count_words(task: tuple[int, Path], *, sections: SectionTable) -> HashArrays:
+    number, path = task
+    shard = Shard(path)
+    counts = np.bincount(resolve(shard, sections).tokens, minlength=shard.hashes.size)
+    return shard.hashes, counts, (number << _LOCAL_BITS) + np.arange(shard.hashes.size)
 
 
 class HashCounts:
@@ -183,9 +148,6 @@ class HashCounts:
         return self._pending[0]
 
 
-_HASHES, _VALUES = "vocabulary.hashes.npy", "values.json"
-
-
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """The words of a corpus, most frequent first."""
@@ -213,60 +175,50 @@ class Vocabulary:
         return cls([words[index] for index in order.tolist()], frequencies[order], hashes[order])
 
 
-def _number_group(group: _Group, *, work: Path) -> tuple[int, int, int, int]:
-    """Replace words by their ids and drop rare ones; return the group's number and its remaining sizes."""
+def _number_words(task: tuple[int, Path], *, sections: SectionTable, work: Path) -> tuple[int, int, int, int]:
+    """Replace words by their ids and drop rare ones; return the shard's number and its remaining sizes."""
+    shard_number, path = task
     hashes, ids_of_values = np.load(work / _HASHES), read_json(work / _VALUES)
-    counts = np.zeros(hashes.size, np.int64)
-    parts: dict[str, list[npt.NDArray[np.integer]]] = {}
-    document_ids: list[str] = []
-    for path in group.shards:
-        shard = Shard(path)
-        arrays = _load(_resolved(path))
-        of_words, resolved = arrays.pop("counts"), ResolvedShard(**arrays)
-        # The vocabulary comes first, so its words are numbered as in the vocabulary.
-        _, number = distinct(np.concatenate([hashes, shard.hashes]))
-        id_of_word = number[hashes.size :]
-        id_of_word[id_of_word >= hashes.size] = -1
-        known = np.flatnonzero(id_of_word >= 0)
-        counts[id_of_word[known]] += of_words[known]
-        tokens = id_of_word.astype(np.int32).take(resolved.tokens)
-        is_rare = tokens < 0
-        # Segments without a word left are dropped.
-        rare = np.flatnonzero(is_rare)
-        n_words_in = resolved.segment_tokens - count_in_segments(rare, resolved.segment_tokens)
-        used = np.flatnonzero(n_words_in)
-        documents = resolved.segment_document[used]
-        of_shard = {
-            "tokens": tokens[~is_rare] if rare.size else tokens,
-            "lengths": n_words_in[used],
-            "section": resolved.segment_section[used],
-            "document": len(document_ids) + documents,
-        }
-        for kind, ids_of_kind in ids_of_values.items():
-            by_document = np.array([ids_of_kind[value] for value in shard.document_metadata[kind]], np.int32)
-            of_shard[kind] = by_document[documents]
-        for name, array in of_shard.items():
-            parts.setdefault(name, []).append(array)
-        document_ids += shard.document_ids
-        shutil.rmtree(_resolved(path))
-    joined = {name: np.concatenate(of_name) for name, of_name in parts.items()}
-    _save(group.path("arrays"), joined)
-    np.save(group.path("counts.npy"), counts)
-    fragment = json.dumps(document_ids, ensure_ascii=False)[1:-1]
-    group.path("documents.json").write_text(fragment, encoding="utf-8")
-    return group.number, joined["tokens"].size, joined["lengths"].size, len(document_ids)
+    shard = Shard(path)
+    resolved = resolve(shard, sections)
+    # The vocabulary comes first, so its words are numbered as in the vocabulary.
+    _, number = distinct(np.concatenate([hashes, shard.hashes]))
+    id_of_word = number[hashes.size :]
+    id_of_word[id_of_word >= hashes.size] = -1
+    tokens = id_of_word.astype(np.int32).take(resolved.tokens)
+    is_rare = tokens < 0
+    rare = np.flatnonzero(is_rare)
+    tokens = tokens[~is_rare] if rare.size else tokens
+    # Segments without a word left are dropped.
+    n_words_in = resolved.segment_tokens - count_in_segments(rare, resolved.segment_tokens)
+    used = np.flatnonzero(n_words_in)
+    documents = resolved.segment_document[used]
+    numbered: dict[str, npt.NDArray[Any]] = {
+        "counts": np.bincount(tokens, minlength=hashes.size),
+        "tokens": tokens,
+        "lengths": n_words_in[used],
+        "section": resolved.segment_section[used],
+        "document": documents,
+    }
+    for kind, ids_of_kind in ids_of_values.items():
+        by_document = np.array([ids_of_kind[value] for value in shard.document_metadata[kind]], np.int32)
+        numbered[kind] = by_document[documents]
+    (path / _NUMBERED).mkdir(exist_ok=True)
+    for name, array in numbered.items():  # faster than `.npz`, which computes checksums
+        np.save(path / _NUMBERED / f"{name}.npy", array)
+    return shard_number, tokens.size, used.size, len(shard.document_ids)
 
 
-def _place_group(placed: tuple[_Group, list[int]], *, folder: Path) -> None:
-    """Write a group's tokens, metadata and occurrences to where they belong in a corpus."""
-    group, (n_tokens, n_segments, n_documents) = placed
-    joined = _load(group.path("arrays"))
-    tokens, lengths = joined.pop("tokens"), joined.pop("lengths")
-    joined["document"] += n_documents
+def _place(task: tuple[Path, list[int], npt.NDArray[np.int64]], *, folder: Path) -> None:
+    """Write a shard's tokens, metadata and occurrences to where they belong in a corpus."""
+    path, (n_tokens, n_segments, n_documents), cursor = task
+    numbered = {each.stem: np.load(each, allow_pickle=False) for each in (path / _NUMBERED).glob("*.npy")}
+    tokens, lengths = numbered.pop("tokens"), numbered.pop("lengths")
+    del numbered["counts"]
+    numbered["document"] += n_documents
     segments = np.arange(n_segments, n_segments + lengths.size, dtype=np.int32)
     files.write_array(folder / files.TOKENS, tokens, at=n_tokens)
     files.write_array(folder / files.TOKEN_SEGMENT, np.repeat(segments, lengths), at=n_tokens)
-    for kind, ids in joined.items():
+    for kind, ids in numbered.items():
         files.write_array(folder / files.metadata_ids(kind), ids, at=n_segments)
-    cursor = np.load(group.path("cursor.npy"), allow_pickle=False)
     place_occurrences(folder, tokens, first=n_tokens, cursor=cursor)
