@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from lmcells.errors import InputError
 from lmcells.expansion.inventory import ALL_SENSES, Action, Sense, SenseInventory, SenseRule, form_key
 from lmcells.expansion.inventory_files import InventoryLike, SenseLike, as_rules, load_rules
-from lmcells.notes.sections import AliasTable, find_alias, upper_name
+from lmcells.notes.sections import AliasTable, canonical_name
 
 LayerLike = InventoryLike | Iterable[SenseLike | Path | str]
 SHIPPED_INVENTORY = "clinical_inventory.csv"
@@ -164,7 +164,7 @@ class ContextRules:
         given = {
             name.lower(): " ".join(str(value).casefold().split()) for name, value in (metadata or {}).items()
         }
-        given[SECTION] = self._section(section).casefold()
+        given[SECTION] = canonical_name(self._aliases, section).casefold()
         key = short_form, frozenset(given.items())
         known = self._known.get(key)
         if known is None:
@@ -199,10 +199,5 @@ class ContextRules:
             yield _CompiledRule(rule.action, named, where)
 
     def _pattern(self, name: str, value: str) -> str:
-        written = self._section(value) if name == SECTION else " ".join(value.split())
+        written = canonical_name(self._aliases, value) if name == SECTION else " ".join(value.split())
         return translate(written.casefold().replace("[", "[[]"))  # "*" and "?" are the only wildcards
-
-    def _section(self, name: str) -> str:
-        """Return the canonical name of a section."""
-        alias = find_alias(self._aliases, name) if name else None
-        return alias.name if alias is not None and alias.name else upper_name(name)

@@ -39,8 +39,6 @@ _AFTER_BLANKS = re.compile(r" {4}(?:[0-9]{1,4} {0,3})?[A-Z]")
 
 def section_finder(style: str, *, header_rules: Path | None = None) -> NoteSections:
     """Return the function that finds a note's sections, which cover it exactly."""
-    if style == "rules":
-        return SectionRules(header_rules).of_note
     find_headers = header_finder(style, header_rules=header_rules)
     return lambda note: cover(len(note.text), find_headers(note))
 
