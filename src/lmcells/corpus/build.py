@@ -164,7 +164,6 @@ class _Tally:
     error: InputError | None = None
 
     def add_shard(self, path: Path, kinds: Sequence[str]) -> None:
-        """Count the headers and metadata of a shard."""
         shard = Shard(path)
         self.shards.append(path)
         self.headers += shard.count_headers()
@@ -242,7 +241,6 @@ class _Job:
 
     @property
     def excluded_ids(self) -> frozenset[str]:
-        """The ids of the notes to leave out."""
         return _read_excluded(self.exclude_ids, self.exclude_checksum) if self.exclude_ids else frozenset()
 
     def tasks(self, paths: Sequence[Path], *, workers: int, n_bytes: int) -> Iterator[_Task]:
@@ -284,7 +282,6 @@ class _Job:
             yield self.work / f"shard-{group:06}-{number:04}", notes
 
     def _notes(self, files: Sequence[ListedFile], tally: _Tally) -> Iterator[Note]:
-        """Read notes and drop excluded ones."""
         excluded = self.excluded_ids
         for listed in files:
             for note in read_listed(listed, format=self.format, columns=self.columns, report=tally.report):

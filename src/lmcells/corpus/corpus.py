@@ -65,21 +65,17 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """A short hash of the content of a corpus."""
         return "-".join(self.files[name]["sha256"][:12] for name in (TOKENS, SECTION_IDS))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Self:
-        """Return the manifest that `to_dict` gave."""
         return cls(**{name: saved[name] for name in cls.__slots__})
 
 
 def map_array(path: Path) -> npt.NDArray[np.integer]:
-    """Memory-map an array."""
     array: npt.NDArray[np.integer] = np.load(path, mmap_mode="r", allow_pickle=False)
     return array
 
@@ -123,7 +119,6 @@ class Corpus:
         return words
 
     def occurrences_of(self, word: int) -> npt.NDArray[np.integer]:
-        """Return the positions of one word."""
         return self.occurrences[self.word_offsets[word] : self.word_offsets[word + 1]]
 
     @property
@@ -137,7 +132,6 @@ class Corpus:
         return tuple(self.manifest.metadata)
 
     def n_metadata(self, kind: str) -> int:
-        """Return the number of values of a kind of metadata."""
         return self.manifest.metadata[self._known(kind)]
 
     def segment_metadata(self, kind: str) -> npt.NDArray[np.integer]:

@@ -66,7 +66,6 @@ class Shard:
         return [(written, name) for written, name in read_json(self._folder / "headers.json")]
 
     def count_headers(self) -> Counter[tuple[str, str]]:
-        """Count the segments under each header."""
         of_segment = self.segments[1]
         counts = np.bincount(of_segment[of_segment != NO_HEADER], minlength=len(self.headers))
         counted: Counter[tuple[str, str]] = Counter()

@@ -36,7 +36,6 @@ class WordMetadataCounts:
     n_metadata: int
 
     def at_least(self, least: int) -> Self:
-        """Return the counts of at least `least`."""
         kept = self.counts >= least
         offsets = np.concatenate([[0], np.cumsum(kept)])[self.offsets]
         return replace(self, offsets=offsets, metadata=self.metadata[kept], counts=self.counts[kept])
@@ -71,7 +70,6 @@ class WordArrays(NamedTuple):
 
     @classmethod
     def of_corpus(cls, corpus: Corpus, kind: str) -> Self:
-        """Read the metadata of a kind from a corpus."""
         of_segment, occurrences = np.asarray(corpus.segment_metadata(kind)), np.asarray(corpus.occurrences)
         token_segment = np.asarray(corpus.token_segment)
         return cls(
@@ -191,7 +189,6 @@ def count_words_by_metadata(corpus: Corpus, kind: str = "section") -> WordMetada
 
 
 def join_counts(blocks: Sequence[WordBlock]) -> tuple[npt.NDArray[np.integer], ...]:
-    """Join the counts of all words: offsets, metadata, counts."""
     offsets = np.cumsum(np.concatenate([[0], *(block.n_metadata for block in blocks)]))
     metadata = np.concatenate([block.metadata for block in blocks])
     return offsets, metadata, np.concatenate([block.counts for block in blocks])
@@ -307,7 +304,6 @@ def subsample(
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join adjacent ranges."""
     joined: list[tuple[int, int]] = []
     for first, last in ranges:
         touches = joined and joined[-1][1] == first

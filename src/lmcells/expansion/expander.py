@@ -404,7 +404,6 @@ def _checked(note: object) -> str:
 
 
 def _parts(note: object) -> tuple[str, Sequence[Any] | None, Mapping[str, object] | None]:
-    """Return the text of a note, its sections and metadata."""
     if isinstance(note, str):
         return note, None, None
     try:

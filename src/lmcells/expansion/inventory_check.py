@@ -173,7 +173,6 @@ class SenseKnowledge:
         return WORST_FIRST.index(self.how), -len(self.unknown_words), self.count
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         fields = {
             "short_form": self.sense.short_form,
             "long_form": self.sense.long_form,

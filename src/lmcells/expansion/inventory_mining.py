@@ -125,7 +125,6 @@ class _Connected:
         self._towards: dict[Hashable, Hashable] = {}
 
     def root(self, thing: Hashable) -> Hashable:
-        """Return the representative of a component."""
         path = []
         while (towards := self._towards.setdefault(thing, thing)) != thing:
             path.append(thing)

@@ -169,7 +169,6 @@ class LetterSenses:
         return self._looked_up[written]
 
     def senses(self, short_form: str) -> list[Sense]:
-        """Return the candidates of a short form."""
         return [sense for sense, _, _ in self._candidates(short_form)]
 
     def decide(self, short_form: str, fits: Floats, *, temperature: float) -> tuple[Candidate, ...]:

@@ -36,7 +36,6 @@ class TokenizedText:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Tokenise a text."""
         return cls(text, find_tokens(text, stop_words=True))
 
 

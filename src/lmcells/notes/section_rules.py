@@ -137,7 +137,6 @@ class SectionRules:
         return cover(len(text), self.headers(text))
 
     def headers(self, text: str) -> list[Header]:
-        """Find the headers of a note."""
         candidates = self._candidates(text)
         layout = _layout(text, candidates)
         in_line = self._in_running_text(text, candidates, layout)

@@ -108,7 +108,6 @@ FORMAT = FolderFormat(
 
 
 def load_tensors(path: Path) -> dict[str, Array]:
-    """Read named arrays."""
     try:
         return read_tensors(path)
     except FormatError as error:
@@ -141,7 +140,6 @@ def load_names(path: Path, *, expected: int | None = None, distinct: bool = Fals
 
 
 def load_weights(path: Path, config: ModelConfig) -> dict[str, Array]:
-    """Read the tensors of a model, and check them against its settings."""
     arrays = load_tensors(path)
     for name in [name for name in arrays if name.endswith(SCALE)]:
         table = name.removesuffix(SCALE)

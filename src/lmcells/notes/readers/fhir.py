@@ -107,7 +107,6 @@ def _text(attachments: list[dict[str, Any]]) -> str | None:
 
 
 def _name(concept: Any) -> str:
-    """Return the name of a CodeableConcept."""
     if not isinstance(concept, dict):
         return ""
     names = [concept.get("text"), *(each.get("display") for each in _objects(concept.get("coding")))]

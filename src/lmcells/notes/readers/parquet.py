@@ -19,7 +19,6 @@ BYTES = ("binary", "large_binary", "binary_view")
 
 
 def read_parquet(rows: NoteFile) -> Iterator[Note]:
-    """Yield the notes of a Parquet file."""
     path = rows.path
     _check_magic(path)
     try:

@@ -187,7 +187,6 @@ class NoteFile:
         self.report.advance(self.part.end - self.part.start)
 
     def skip(self, reason: str, line: int | None = None) -> None:
-        """Count a row without a note."""
         self.report.skip(reason, line, path=self.path)
 
     def warn(self, reason: str, line: int | None = None) -> None:
