@@ -314,7 +314,7 @@ def test_distinct_agrees_with_unique(values: list[int]) -> None:
     assert hashes[first][inverse].tolist() == values
 
 
-def test_distinct_agrees_with_unique_where_a_sample_is_taken_first() -> None:
+def test_distinct_agrees_with_unique_on_many_words() -> None:
     generator = np.random.default_rng(0)
     words = generator.integers(0, 2**64, 60_000, np.uint64)
     hashes = words[np.minimum(generator.zipf(1.2, 300_000) - 1, words.size - 1)]

@@ -26,8 +26,6 @@ NO_HEADER = -1
 _NO_HEADER = (None, "")  # header and name of text without one
 _PIECE = 1 << 17  # characters tokenised at a time: arrays of this size stay in the processor's cache
 _MULTIPLIER = 0x9E3779B97F4A7C15
-_SAMPLE = 1 << 15
-_SAMPLE_BITS = 16  # slots for the sample's hashes: small enough for the processor's cache
 
 _finder = cache(header_finder)  # once per process: reading the alias table takes longer than a shard
 
@@ -203,32 +201,8 @@ class _Pieces:
 def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the first index of each distinct hash, in order, and for every hash the number of its distinct one.
 
-    In linear time: numpy's `unique` sorts, which took half of a build's time. Most tokens are of a few words, which a
-    sample contains: they are looked up in a table that fits the processor's cache. Only the rest is grouped.
-    """
-    if hashes.size < 4 * _SAMPLE:
-        return _group(hashes)
-    first, _ = _group(hashes[:_SAMPLE])
-    holders = np.zeros(1 << _SAMPLE_BITS, np.int64)  # in an empty slot, the comparison below fails
-    slot_of_first = slots_of(hashes[first], _MULTIPLIER, _SAMPLE_BITS)
-    holders[slot_of_first[::-1]] = first[::-1]
-    candidate = holders.take(slots_of(hashes, _MULTIPLIER, _SAMPLE_BITS))
-    rest = np.flatnonzero(hashes.take(candidate) != hashes)
-    rest_first, rest_group = _group(hashes.take(rest))
-    in_sample = first[holders[slot_of_first] == first]  # others lost their slot, and are in the rest
-    rest_first = rest[rest_first]
-    firsts = np.sort(np.concatenate([in_sample, rest_first]))
-    number = np.empty(hashes.size, np.int64)  # used only at the firsts
-    number[firsts] = np.arange(firsts.size)
-    groups = number.take(candidate)
-    groups[rest] = number[rest_first].take(rest_group)
-    return firsts, groups
-
-
-def _group(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """`distinct`, by a hash table filled with array operations.
-
-    The first hash to claim a slot keeps it, and the others try another slot; a few rounds are enough.
+    By a hash table filled with array operations, in linear time: numpy's `unique` sorts, which took half of a build's
+    time. The first hash to claim a slot keeps it, and the others try another slot; a few rounds are enough.
     """
     bits = max(8, int(hashes.size).bit_length() - 2)  # words repeat: few tokens are distinct
     slots = np.empty(1 << bits, np.int64)

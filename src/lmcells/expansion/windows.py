@@ -6,6 +6,7 @@ operations. `tests/expansion/test_windows.py` has the reference, token by token,
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -85,15 +86,11 @@ class SectionIds:
 
     def __init__(self, model: PretrainedModel) -> None:
         self._ids = model.section_ids
-        self._found: dict[str | None, int] = {}
+        self._find_cached = lru_cache(_MOST_HEADERS)(self._find)
 
     def __getitem__(self, section: str | None) -> int:
         """Return the id of the header, of its canonical name, of "other", or of no section."""
-        if section not in self._found:
-            if len(self._found) > _MOST_HEADERS:
-                self._found.clear()
-            self._found[section] = self._find(section)
-        return self._found[section]
+        return self._find_cached(section)
 
     def _find(self, section: str | None) -> int:
         if section is not None and (name := known_section(section, self._ids) or OTHER) in self._ids:
