@@ -7,16 +7,15 @@ then words become ids, which gives the position of each shard in the arrays; the
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lmcells.corpus import corpus as files
-from lmcells.corpus.sections import SectionTable, count_in_segments, resolve
+from lmcells.corpus.sections import count_in_segments, number_sections, resolve
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.corpus.shard import Shard, distinct
 from lmcells.corpus.statistics import create_occurrences, place_occurrences
@@ -47,31 +46,33 @@ def assemble(
     """
     on_step("counting words")
     work = folder.parent
-    sections = SectionTable.of_counts(
+    section_ids = number_sections(
         headers, min_count=settings.min_header_count, merge_rare=settings.sections == "paper"
     )
     counts = HashCounts()
-    for of_shard in run(partial(_count_words, sections=sections), enumerate(shards)):
+    for of_shard in run(partial(_count_words, section_ids=section_ids), enumerate(shards)):
         counts.add(*of_shard)
-    vocabulary = Vocabulary.of_frequent_words(counts, min_count=settings.min_count, shards=shards)
-    if not vocabulary.words:
+    words, word_counts, hashes = _vocabulary(counts, min_count=settings.min_count, shards=shards)
+    if not words:
         raise InputError(
             f"no word occurs more than {settings.min_count} times. Give more notes, or a lower --min-count."
         )
-    names = {"section": list(sections.id_of_name)}
+    names = {"section": list(section_ids)}
     for kind, n_of in values.items():
         names[kind] = sorted(n_of, key=lambda value: (-n_of[value], value))
-    write_json(folder / files.VOCABULARY, vocabulary.words)
-    np.save(folder / files.WORD_COUNTS, vocabulary.counts)
+    write_json(folder / files.VOCABULARY, words)
+    np.save(folder / files.WORD_COUNTS, word_counts)
     for kind, of_kind in names.items():
         write_json(folder / files.metadata_names(kind), [name or NO_VALUE for name in of_kind])
-    np.save(work / _HASHES, vocabulary.hashes)
+    np.save(work / _HASHES, hashes)
     ids_of_values = {kind: {name: id_ for id_, name in enumerate(names[kind])} for kind in values}
     write_json(work / _VALUES, ids_of_values)
 
     on_step("numbering words")
     sizes = np.zeros((3, len(shards) + 1), np.int64)  # tokens, segments and documents before each shard
-    for number, *of_shard in run(partial(_number_words, sections=sections, work=work), enumerate(shards)):
+    for number, *of_shard in run(
+        partial(_number_words, section_ids=section_ids, work=work), enumerate(shards)
+    ):
         sizes[:, number + 1] = of_shard
     before = np.cumsum(sizes, axis=1)
     n_tokens, n_segments, n_documents = before[:, -1].tolist()
@@ -89,7 +90,7 @@ def assemble(
         *((files.metadata_ids(kind), n_segments) for kind in kinds),
     ):
         files.create_array(folder / name, size)
-    offsets = create_occurrences(folder, vocabulary.counts)
+    offsets = create_occurrences(folder, word_counts)
 
     def placed() -> Iterator[tuple[Path, list[int], npt.NDArray[np.int64]]]:
         cursor = offsets[:-1].copy()
@@ -102,7 +103,7 @@ def assemble(
     return (
         {
             "n_tokens": n_tokens,
-            "n_words": len(vocabulary.words),
+            "n_words": len(words),
             "n_segments": n_segments,
             "n_documents": n_documents,
         },
@@ -114,10 +115,10 @@ HashArrays = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np
 """Hashes of words, their counts, and the place of each word's first occurrence."""
 
 
-def _count_words(task: tuple[int, Path], *, sections: SectionTable) -> HashArrays:
+def _count_words(task: tuple[int, Path], *, section_ids: dict[str, int]) -> HashArrays:
     number, path = task
     shard = Shard(path)
-    counts = np.bincount(resolve(shard, sections).tokens, minlength=shard.hashes.size)
+    counts = np.bincount(resolve(shard, section_ids).tokens, minlength=shard.hashes.size)
     return shard.hashes, counts, (number << _LOCAL_BITS) + np.arange(shard.hashes.size)
 
 
@@ -148,39 +149,34 @@ class HashCounts:
         return self._pending[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """The words of a corpus, most frequent first."""
-
-    words: list[str]
-    counts: npt.NDArray[np.int64]
-    hashes: npt.NDArray[np.uint64]
-
-    @classmethod
-    def of_frequent_words(cls, counts: HashCounts, *, min_count: int, shards: Sequence[Path]) -> Self:
-        """Look up the spellings of the frequent words, and order them by frequency, then spelling."""
-        hashes, frequencies, places = counts.merged()
-        frequent = frequencies > min_count
-        hashes, frequencies, places = hashes[frequent], frequencies[frequent], places[frequent]
-        words = [""] * hashes.size
-        order = np.argsort(places)
-        shard_of, local = places[order] >> _LOCAL_BITS, places[order] & ((1 << _LOCAL_BITS) - 1)
-        for number in np.unique(shard_of).tolist():
-            spellings = Shard(shards[number]).spellings
-            here = slice(*np.searchsorted(shard_of, [number, number + 1]).tolist())
-            for index, of_shard in zip(order[here].tolist(), local[here].tolist(), strict=True):
-                words[index] = spellings[of_shard]
-        by_spelling = np.array(sorted(range(len(words)), key=words.__getitem__), np.int64)
-        order = by_spelling[np.argsort(-frequencies[by_spelling], kind="stable")]
-        return cls([words[index] for index in order.tolist()], frequencies[order], hashes[order])
+def _vocabulary(
+    counts: HashCounts, *, min_count: int, shards: Sequence[Path]
+) -> tuple[list[str], npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+    """Return the frequent words, the most frequent first, then by spelling; their counts and their hashes."""
+    hashes, frequencies, places = counts.merged()
+    frequent = frequencies > min_count
+    hashes, frequencies, places = hashes[frequent], frequencies[frequent], places[frequent]
+    words = [""] * hashes.size
+    order = np.argsort(places)
+    shard_of, local = places[order] >> _LOCAL_BITS, places[order] & ((1 << _LOCAL_BITS) - 1)
+    for number in np.unique(shard_of).tolist():
+        spellings = Shard(shards[number]).spellings
+        here = slice(*np.searchsorted(shard_of, [number, number + 1]).tolist())
+        for index, of_shard in zip(order[here].tolist(), local[here].tolist(), strict=True):
+            words[index] = spellings[of_shard]
+    by_spelling = np.array(sorted(range(len(words)), key=words.__getitem__), np.int64)
+    order = by_spelling[np.argsort(-frequencies[by_spelling], kind="stable")]
+    return [words[index] for index in order.tolist()], frequencies[order], hashes[order]
 
 
-def _number_words(task: tuple[int, Path], *, sections: SectionTable, work: Path) -> tuple[int, int, int, int]:
+def _number_words(
+    task: tuple[int, Path], *, section_ids: dict[str, int], work: Path
+) -> tuple[int, int, int, int]:
     """Replace words by their ids and drop rare ones; return the shard's number and its remaining sizes."""
     shard_number, path = task
     hashes, ids_of_values = np.load(work / _HASHES), read_json(work / _VALUES)
     shard = Shard(path)
-    resolved = resolve(shard, sections)
+    resolved = resolve(shard, section_ids)
     # The vocabulary comes first, so its words are numbered as in the vocabulary.
     _, number = distinct(np.concatenate([hashes, shard.hashes]))
     id_of_word = number[hashes.size :]
