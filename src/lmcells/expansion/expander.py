@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, TypeVar, overload
@@ -17,7 +18,7 @@ from lmcells.expansion.layers import LayerLike, extend, shipped_inventory, stand
 from lmcells.expansion.lexicon import Lexicon, Lexicons, MakeRanker
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import best_ranker, share_within_notes
-from lmcells.expansion.reader import Occurrence
+from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.notes.tokens import is_in_capitals
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder, push_folder
@@ -79,14 +80,10 @@ class Expander:
         """
         self.model = model
         self.calibration = calibration or Calibration()
+        rules = None if header_rules is None else Path(header_rules)
+        make_reader = partial(NoteReader, sections=sections, codes=codes, header_rules=rules)
         self._lexicons = Lexicons(
-            model,
-            inventory,
-            sections=sections,
-            header_rules=None if header_rules is None else Path(header_rules),
-            letters=letters,
-            codes=codes,
-            make_ranker=make_ranker,
+            model, inventory, letters=letters, make_reader=make_reader, make_ranker=make_ranker
         )
 
     @property
