@@ -16,7 +16,7 @@ from fnmatch import translate
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lmcells.errors import InputError
 from lmcells.expansion.inventory import ALL_SENSES, Action, Sense, SenseInventory, SenseRule, form_key
@@ -26,8 +26,6 @@ from lmcells.notes.sections import AliasTable, canonical_name
 LayerLike = InventoryLike | Iterable[SenseLike | Path | str]
 SHIPPED_INVENTORY = "clinical_inventory.csv"
 SECTION = "section"
-
-_CACHE_SIZE = 1_000  # contexts whose allowed senses are cached
 
 
 @cache
@@ -154,7 +152,6 @@ class ContextRules:
         self._inventory = inventory
         self._aliases = aliases
         self._rules: dict[str, list[_CompiledRule]] = {}
-        self._known: dict[Any, Allowed] = {}
 
     def __call__(
         self, short_form: str, section: str, metadata: Mapping[str, object] | None = None
@@ -165,15 +162,6 @@ class ContextRules:
             name.lower(): " ".join(str(value).casefold().split()) for name, value in (metadata or {}).items()
         }
         given[SECTION] = canonical_name(self._aliases, section).casefold()
-        key = short_form, frozenset(given.items())
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) > _CACHE_SIZE:
-                self._known.clear()
-            known = self._known[key] = self._allowed(short_form, given)
-        return known
-
-    def _allowed(self, short_form: str, given: Mapping[str, str]) -> Allowed:
         if short_form not in self._rules:
             self._rules[short_form] = list(self._compiled(short_form))
         allowed: set[int] = set()
