@@ -1,7 +1,6 @@
 """Expanding the short forms of notes."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -175,25 +174,16 @@ class Expander:
     ) -> list[Explanation | None]:
         """Explain the occurrences of a note read by a lexicon: all, or those that begin at `starts`."""
         expanded = {each.start for each in self.expand_read([note], lexicon)[0]}
-        ranked, evidence = [], []
-        scores = iter(self._scores([note], lexicon))
-        for each in note:
-            if each.source == "letters":
-                continue
-            own, shared = next(scores)[:2] if each.mention is not None else (None, None)
-            if each.start not in expanded:
-                continue
-            is_asked = starts is None or each.start in starts
-            ranked.append(each if is_asked else replace(each, mention=None))
-            if is_asked and own is not None and shared is not None:
+        ranked = [each for each in note if each.mention is not None and each.source != "letters"]
+        asked, evidence = [], []
+        for each, (own, shared, _) in zip(ranked, self._scores([note], lexicon), strict=True):
+            if each.start in expanded and (starts is None or each.start in starts):
+                asked.append(each)
                 evidence.append(np.subtract(shared, own, out=np.zeros_like(shared), where=np.isfinite(own)))
-        explained = iter(
-            explain(lexicon.ranker, ranked, evidence=evidence, temperature=self.calibration.temperature)
-        )
-        # Expansions by letters are not explained.
-        return [
-            None if each.source == "letters" else next(explained) for each in note if each.start in expanded
-        ]
+        temperature = self.calibration.temperature
+        explained = explain(lexicon.ranker, asked, evidence=evidence, temperature=temperature)
+        explanation_at = {each.start: found for each, found in zip(asked, explained, strict=True)}
+        return [explanation_at.get(each.start) for each in note if each.start in expanded]
 
     @overload
     def pipe(
