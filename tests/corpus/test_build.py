@@ -118,17 +118,18 @@ def test_a_word_right_after_itself_is_dropped_within_a_section(tmp_path: Path) -
     assert segments(corpus) == [("HPI", ["<digit>", "pain", "fever"]), ("PLAN", ["fever"])]
 
 
-def test_metadata_of_several_kinds_stand_side_by_side(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", ["ward", "tokens", "counts"])
+def test_metadata_of_several_kinds_stand_side_by_side(tmp_path: Path, column: str) -> None:
     notes = [
-        {"id": "a", "text": "HPI: pain", "category": "Nursing", "ward": "B2"},
-        {"id": "b", "text": "fever", "category": "Radiology", "ward": "C1"},
-        {"id": "c", "text": "cough", "ward": "C1"},
+        {"id": "a", "text": "HPI: pain", "category": "Nursing", column: "B2"},
+        {"id": "b", "text": "fever", "category": "Radiology", column: "C1"},
+        {"id": "c", "text": "cough", column: "C1"},
     ]
-    corpus = corpus_of(tmp_path, notes, metadata_columns=("ward",))
-    assert corpus.metadata_kinds == ("section", "category", "ward", "document")
+    corpus = corpus_of(tmp_path, notes, metadata_columns=(column,))
+    assert corpus.metadata_kinds == ("section", "category", column, "document")
     assert [name for name, _ in segments(corpus, "section")] == ["HPI", "<no section>", "<no section>"]
     assert [name for name, _ in segments(corpus, "category")] == ["Nursing", "Radiology", "<none>"]
-    assert [name for name, _ in segments(corpus, "ward")] == ["B2", "C1", "C1"]
+    assert [name for name, _ in segments(corpus, column)] == ["B2", "C1", "C1"]
     assert [name for name, _ in segments(corpus, "document")] == ["t/a", "t/b", "t/c"]
 
 

@@ -27,7 +27,8 @@ NO_VALUE = "<none>"
 _BUFFER = 1 << 20  # hashes to collect before merging
 _LOCAL_BITS = 32  # a word's place is its shard's number, then its index there in this many bits
 _HASHES, _VALUES = "vocabulary.hashes.npy", "values.json"
-_NUMBERED = "numbered"  # in a shard's folder
+_NUMBERED = "numbered"  # a folder in a shard's, with the following and the names of a corpus' files
+_COUNTS, _LENGTHS = "counts.npy", "lengths.npy"
 
 
 def assemble(
@@ -96,7 +97,7 @@ def assemble(
         cursor = offsets[:-1].copy()
         for number, shard in enumerate(shards):
             yield shard, before[:, number].tolist(), cursor.copy()
-            cursor += np.load(shard / _NUMBERED / "counts.npy", allow_pickle=False)
+            cursor += np.load(shard / _NUMBERED / _COUNTS, allow_pickle=False)
 
     for _ in run(partial(_place, folder=folder), placed()):
         pass
@@ -190,31 +191,31 @@ def _number_words(
     used = np.flatnonzero(n_words_in)
     documents = resolved.segment_document[used]
     numbered: dict[str, npt.NDArray[Any]] = {
-        "counts": np.bincount(tokens, minlength=hashes.size),
-        "tokens": tokens,
-        "lengths": n_words_in[used],
-        "section": resolved.segment_section[used],
-        "document": documents,
+        _COUNTS: np.bincount(tokens, minlength=hashes.size),
+        _LENGTHS: n_words_in[used],
+        files.TOKENS: tokens,
+        files.SECTION_IDS: resolved.segment_section[used],
+        files.metadata_ids("document"): documents,
     }
     for kind, ids_of_kind in ids_of_values.items():
         by_document = np.array([ids_of_kind[value] for value in shard.document_metadata[kind]], np.int32)
-        numbered[kind] = by_document[documents]
+        numbered[files.metadata_ids(kind)] = by_document[documents]
     (path / _NUMBERED).mkdir(exist_ok=True)
     for name, array in numbered.items():  # faster than `.npz`, which computes checksums
-        np.save(path / _NUMBERED / f"{name}.npy", array)
+        np.save(path / _NUMBERED / name, array)
     return shard_number, tokens.size, used.size, len(shard.document_ids)
 
 
 def _place(task: tuple[Path, list[int], npt.NDArray[np.int64]], *, folder: Path) -> None:
     """Write a shard's tokens, metadata and occurrences to where they belong in a corpus."""
     path, (n_tokens, n_segments, n_documents), cursor = task
-    numbered = {each.stem: np.load(each, allow_pickle=False) for each in (path / _NUMBERED).glob("*.npy")}
-    tokens, lengths = numbered.pop("tokens"), numbered.pop("lengths")
-    del numbered["counts"]
-    numbered["document"] += n_documents
+    numbered = {each.name: np.load(each, allow_pickle=False) for each in (path / _NUMBERED).iterdir()}
+    tokens, lengths = numbered.pop(files.TOKENS), numbered.pop(_LENGTHS)
+    del numbered[_COUNTS]
+    numbered[files.metadata_ids("document")] += n_documents
     segments = np.arange(n_segments, n_segments + lengths.size, dtype=np.int32)
     files.write_array(folder / files.TOKENS, tokens, at=n_tokens)
     files.write_array(folder / files.TOKEN_SEGMENT, np.repeat(segments, lengths), at=n_tokens)
-    for kind, ids in numbered.items():
-        files.write_array(folder / files.metadata_ids(kind), ids, at=n_segments)
+    for name, ids in numbered.items():
+        files.write_array(folder / name, ids, at=n_segments)
     place_occurrences(folder, tokens, first=n_tokens, cursor=cursor)
