@@ -6,7 +6,7 @@ then words become ids, which gives the position of each shard in the arrays; the
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,7 @@ def assemble(
     section_ids = number_sections(
         headers, min_count=settings.min_header_count, merge_rare=settings.sections == "paper"
     )
-    counts = HashCounts()
-    for of_shard in run(partial(_count_words, section_ids=section_ids), enumerate(shards)):
-        counts.add(*of_shard)
+    counts = _sum_counts(run(partial(_count_words, section_ids=section_ids), enumerate(shards)))
     words, word_counts, hashes = _vocabulary(counts, min_count=settings.min_count, shards=shards)
     if not words:
         raise InputError(
@@ -123,38 +121,33 @@ def _count_words(task: tuple[int, Path], *, section_ids: dict[str, int]) -> Hash
     return shard.hashes, counts, (number << _LOCAL_BITS) + np.arange(shard.hashes.size)
 
 
-class HashCounts:
-    """Counts of words by hash: 24 bytes per distinct word, for any number of shards."""
+def _sum_counts(counted: Iterable[HashArrays]) -> HashArrays:
+    """Add up the counts of shards, in 24 bytes per distinct word, for any number of shards."""
+    empty = np.zeros(0, np.int64)
+    pending: list[HashArrays] = [(np.zeros(0, np.uint64), empty, empty)]
+    n_pending = 0
+    for of_shard in counted:
+        pending.append(of_shard)
+        n_pending += of_shard[0].size
+        if n_pending > max(_BUFFER, pending[0][0].size):
+            pending, n_pending = [_merged(pending)], 0
+    return _merged(pending)
 
-    def __init__(self) -> None:
-        empty = np.zeros(0, np.int64)
-        self._pending: list[HashArrays] = [(np.zeros(0, np.uint64), empty, empty)]
-        self._n_pending = 0
 
-    def add(self, *counted: npt.NDArray[Any]) -> None:
-        """Add the counts of one shard or several."""
-        hashes, counts, places = counted
-        self._pending.append((hashes, counts, places))
-        self._n_pending += hashes.size
-        if self._n_pending > max(_BUFFER, self._pending[0][0].size):
-            self.merged()
-
-    def merged(self) -> HashArrays:
-        """Return all hashes, with their counts and first places."""
-        hashes, counts, places = (np.concatenate(parts) for parts in zip(*self._pending, strict=True))
-        first, group = distinct(hashes)
-        totals, first_places = np.zeros(first.size, np.int64), places[first]
-        np.add.at(totals, group, counts)
-        np.minimum.at(first_places, group, places)
-        self._pending, self._n_pending = [(hashes[first], totals, first_places)], 0
-        return self._pending[0]
+def _merged(counted: Sequence[HashArrays]) -> HashArrays:
+    hashes, counts, places = (np.concatenate(parts) for parts in zip(*counted, strict=True))
+    first, group = distinct(hashes)
+    totals, first_places = np.zeros(first.size, np.int64), places[first]
+    np.add.at(totals, group, counts)
+    np.minimum.at(first_places, group, places)
+    return hashes[first], totals, first_places
 
 
 def _vocabulary(
-    counts: HashCounts, *, min_count: int, shards: Sequence[Path]
+    counts: HashArrays, *, min_count: int, shards: Sequence[Path]
 ) -> tuple[list[str], npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
     """Return the frequent words, the most frequent first, then by spelling; their counts and their hashes."""
-    hashes, frequencies, places = counts.merged()
+    hashes, frequencies, places = counts
     frequent = frequencies > min_count
     hashes, frequencies, places = hashes[frequent], frequencies[frequent], places[frequent]
     words = [""] * hashes.size
