@@ -1,8 +1,9 @@
 """Checking settings, which are dataclasses, against the types of their fields."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from lmcells.errors import ConfigError, nearest
 
@@ -33,6 +34,19 @@ class Limits:
 Size = Annotated[int, Limits(at_least=1)]
 Rate = Annotated[float, Limits(below=1)]
 Positive = Annotated[float, Limits(above=0)]
+
+
+Settings = TypeVar("Settings")
+
+
+def from_saved(kind: type[Settings], saved: Mapping[str, Any]) -> Settings:
+    """Build settings from the mapping that was saved of them; refuses missing and unknown ones."""
+    differing = sorted(saved.keys() ^ {field.name for field in fields(kind)})  # type: ignore[arg-type]
+    if differing:
+        raise ConfigError(
+            f"settings that this lmcells does not know, or that are missing: {', '.join(differing)}. Upgrade it."
+        )
+    return kind(**saved)
 
 
 def check_fields(settings: Any) -> None:

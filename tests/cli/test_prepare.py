@@ -118,11 +118,11 @@ def test_missing_input_and_existing_output_are_refused(
 @pytest.mark.parametrize(
     ("option", "value", "expected"),
     [
-        ("--min-count", "-1", "0 or more"),
-        ("--min-header-count", "0", "1 or more"),
+        ("--min-count", "-1", "at least 0"),
+        ("--min-header-count", "0", "at least 1"),
         ("--metadata-column", "section", "section"),
-        ("--spell-out", "1.5", "0 to 1"),
-        ("--spell-out", "nan", "0 to 1"),
+        ("--spell-out", "1.5", "at most 1"),
+        ("--spell-out", "nan", "at most 1"),
         ("--workers", "0", "1 or more"),
     ],
 )

@@ -118,17 +118,18 @@ def test_a_word_right_after_itself_is_dropped_within_a_section(tmp_path: Path) -
     assert segments(corpus) == [("HPI", ["<digit>", "pain", "fever"]), ("PLAN", ["fever"])]
 
 
-def test_metadata_of_several_kinds_stand_side_by_side(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", ["ward", "tokens", "counts"])
+def test_metadata_of_several_kinds_stand_side_by_side(tmp_path: Path, column: str) -> None:
     notes = [
-        {"id": "a", "text": "HPI: pain", "category": "Nursing", "ward": "B2"},
-        {"id": "b", "text": "fever", "category": "Radiology", "ward": "C1"},
-        {"id": "c", "text": "cough", "ward": "C1"},
+        {"id": "a", "text": "HPI: pain", "category": "Nursing", column: "B2"},
+        {"id": "b", "text": "fever", "category": "Radiology", column: "C1"},
+        {"id": "c", "text": "cough", column: "C1"},
     ]
-    corpus = corpus_of(tmp_path, notes, metadata_columns=("ward",))
-    assert corpus.metadata_kinds == ("section", "category", "ward", "document")
+    corpus = corpus_of(tmp_path, notes, metadata_columns=(column,))
+    assert corpus.metadata_kinds == ("section", "category", column, "document")
     assert [name for name, _ in segments(corpus, "section")] == ["HPI", "<no section>", "<no section>"]
     assert [name for name, _ in segments(corpus, "category")] == ["Nursing", "Radiology", "<none>"]
-    assert [name for name, _ in segments(corpus, "ward")] == ["B2", "C1", "C1"]
+    assert [name for name, _ in segments(corpus, column)] == ["B2", "C1", "C1"]
     assert [name for name, _ in segments(corpus, "document")] == ["t/a", "t/b", "t/c"]
 
 
@@ -300,7 +301,7 @@ def test_definitions_are_not_looked_for_when_nothing_is_spelled_out(
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_a_share_beyond_zero_to_one_is_refused(tmp_path: Path, share: float) -> None:
     with pytest.raises(
-        ConfigError, match=r"spelled_out \(--spell-out\): found .*, allowed: a share from 0 to 1"
+        ConfigError, match=r"spelled_out is .*; allowed: a finite number of at least 0 and at most 1"
     ):
         corpus_of(tmp_path, FAT_MASS, spelled_out=share)
 
@@ -314,7 +315,7 @@ def test_distinct_agrees_with_unique(values: list[int]) -> None:
     assert hashes[first][inverse].tolist() == values
 
 
-def test_distinct_agrees_with_unique_where_a_sample_is_taken_first() -> None:
+def test_distinct_agrees_with_unique_on_many_words() -> None:
     generator = np.random.default_rng(0)
     words = generator.integers(0, 2**64, 60_000, np.uint64)
     hashes = words[np.minimum(generator.zipf(1.2, 300_000) - 1, words.size - 1)]

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 
 from corpora import corpus_of
 from lmcells.corpus import Corpus, count_words_by_metadata, occurrence_metadata, statistics, subsample
-from lmcells.corpus.corpus import OCCURRENCE_SECTIONS, SECTION_COUNTS
 from lmcells.corpus.statistics import WordArrays, keep_probability
 from lmcells.errors import ConfigError, CorpusError
 
@@ -39,21 +37,14 @@ def test_occurrences_are_the_places_of_each_word_in_order(corpus: Corpus) -> Non
         assert corpus.word_counts[word] == corpus.occurrences_of(word).size
 
 
-def of_before(corpus: Corpus) -> Corpus:
-    """The corpus as it was when nothing was counted by section until it was needed."""
-    names = set(corpus.manifest.files) - {*SECTION_COUNTS, OCCURRENCE_SECTIONS}
-    files = {name: corpus.manifest.files[name] for name in names}
-    return Corpus(corpus.folder, replace(corpus.manifest, files=files))
-
-
-@pytest.mark.parametrize("kind", ["section", "document"])
-@pytest.mark.parametrize("block", [None, 1, 30, 1 << 22])
+@pytest.mark.parametrize(
+    ("kind", "block"), [("section", 1), ("document", 1), ("document", 30), ("document", 1 << 22)]
+)
 def test_word_and_metadata_counts_are_those_of_the_tokens(
-    corpus: Corpus, kind: str, block: int | None, monkeypatch: pytest.MonkeyPatch
+    corpus: Corpus, kind: str, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if block is not None:
-        monkeypatch.setattr(statistics, "_MAX_OCCURRENCES", block)
-    counts = count_words_by_metadata(corpus if block is None else of_before(corpus), kind)
+    monkeypatch.setattr(statistics, "_MAX_OCCURRENCES", block)
+    counts = count_words_by_metadata(corpus, kind)
     of_token = corpus.segment_metadata(kind)[corpus.token_segment]
     for word in range(len(corpus.words)):
         expected = np.bincount(of_token[corpus.tokens == word], minlength=counts.n_metadata) + 1.0
@@ -78,13 +69,12 @@ def test_a_block_of_words_has_the_counts_of_each(n_metadata: int) -> None:
     assert block.occurrences.tolist() == metadata[offsets[3] :].tolist()
 
 
-def test_sections_of_occurrences_are_the_same_stored_or_gathered(corpus: Corpus) -> None:
+def test_sections_of_occurrences_are_those_of_the_tokens(corpus: Corpus) -> None:
     expected = [
         corpus.segment_metadata("section")[corpus.token_segment[corpus.occurrences_of(word)]].tolist()
         for word in range(len(corpus.words))
     ]
-    for each in (corpus, of_before(corpus)):
-        assert occurrence_metadata(each).tolist() == list(chain.from_iterable(expected))
+    assert occurrence_metadata(corpus).tolist() == list(chain.from_iterable(expected))
 
 
 @pytest.mark.parametrize(("max_per_word", "entries", "block"), [(3, 1 << 22, 1 << 22), (7, 16, 8), (5, 4, 1)])
@@ -194,14 +184,6 @@ def test_a_manifest_that_cannot_be_used_is_refused_with_the_reason(
     with pytest.raises(CorpusError, match=message) as refused:
         Corpus.open(copy)
     assert "\n" not in str(refused.value)
-
-
-def test_a_corpus_of_a_time_without_the_choice_has_no_stop_words(corpus: Corpus, copy: Path) -> None:
-    assert not corpus.reads_stop_words
-    manifest = json.loads((copy / "manifest.json").read_text())
-    del manifest["settings"]["stop_words"], manifest["settings"]["spelled_out"]
-    (copy / "manifest.json").write_text(json.dumps(manifest))
-    assert not Corpus.open(copy, verify=True).reads_stop_words
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"format": "lmcells-corpus", "version": 1}'])

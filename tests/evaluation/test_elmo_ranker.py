@@ -24,7 +24,7 @@ INVENTORY = SenseInventory.from_senses(
 @pytest.fixture
 def pretrained() -> PretrainedLanguageModel:
     torch.set_num_threads(1)
-    return PretrainedLanguageModel(small_model(len(WORDS)), WORDS, {"settings": {}}, {})
+    return PretrainedLanguageModel(small_model(len(WORDS)), WORDS, {"settings": {"stop_words": False}}, {})
 
 
 def mention(text: str, short_form: str = "PT") -> Mention:

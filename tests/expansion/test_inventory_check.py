@@ -28,8 +28,6 @@ from lmcells.expansion.inventory_check import (
     Finding,
     content_stems,
     find_near_duplicates,
-    find_repeated_forms,
-    find_same_short_forms,
     inventory_knowledge,
     review_inventory,
     stem,
@@ -104,8 +102,8 @@ def test_every_pair_of_senses_is_looked_at() -> None:
 
 
 def test_short_forms_that_differ_in_case_or_dots_are_found() -> None:
-    found = list(find_same_short_forms(["PO", "p.o.", "PT", "pt", "PTT"]))
-    assert found == [
+    senses = [Sense(short_form, f"sense {short_form}") for short_form in ("PO", "p.o.", "PT", "pt", "PTT")]
+    assert review_inventory(SenseInventory.from_senses(senses)) == [
         Finding("p.o.", "PO", "p.o.", SAME_SHORT_FORM),
         Finding("pt", "PT", "pt", SAME_SHORT_FORM),
     ]
@@ -113,7 +111,7 @@ def test_short_forms_that_differ_in_case_or_dots_are_found() -> None:
 
 def test_a_form_that_is_given_twice_in_another_case_is_found() -> None:
     sense = Sense("LR", "lactated Ringer's", ("lactated Ringer's", "Lactated ringer's", "Ringer's lactate"))
-    assert list(find_repeated_forms(sense)) == [
+    assert review_inventory(SenseInventory.from_senses([sense])) == [
         Finding("LR", "lactated Ringer's", "Lactated ringer's", REPEATED_FORM)
     ]
 

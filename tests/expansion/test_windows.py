@@ -1,5 +1,6 @@
 """What a model reads of a short form: windows as the corpus has them, cut from the tokens of a note."""
 
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from corpora import corpus_of, windows_around
 from expansion.clinic import mention as mention_in
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.reader import NoteReader
-from lmcells.expansion.windows import Mention, ReadWindows, WindowReader, tokens_around, window_text
-from lmcells.notes.tokens import spell
+from lmcells.expansion.windows import Mention, ReadWindows, WindowReader
+from lmcells.notes.tokens import Token, iterate_tokens, spell
 from lmcells.pretrained.subwords import Subwords, SubwordSettings
 
 PIECES = st.sampled_from(
@@ -36,18 +37,35 @@ PIECES = st.sampled_from(
         *("[** a", "**] ", "_%#x ", "#%_", "___ ", "é ", "OR ", "s/p "),
     ]
 )
-WORD_IDS = {
-    "pain": 0,
-    "gait": 1,
-    "pt": 2,
-    "<digit>": 3,
-    "po": 4,
-    "x-ray": 5,
-    "or": 6,
-    "mg": 7,
-    "s/p": 8,
-    "the": 9,
-}
+WORD_IDS = {word: id_ for id_, word in enumerate("pain gait pt <digit> po x-ray or mg s/p the".split())}
+
+
+def tokens_around(
+    mention: Mention, *, words: Container[str] | None = None, radius: int = 10, stop_words: bool = False
+) -> tuple[list[Token], list[Token]]:
+    """Return up to `radius` tokens of `words` on either side; a repeated word counts once."""
+    left: list[Token] = []
+    right: list[Token] = []
+    side, previous = left, ""
+    center = spell(mention.short_form)
+    nearest = None
+    for token in iterate_tokens(mention.text, stop_words=stop_words):
+        if token.end <= mention.start:
+            nearest = token
+        if token.start >= mention.end and side is left:
+            side, previous = right, center
+        if (
+            token.word != previous
+            and (token.end <= mention.start or side is right)
+            and (words is None or token.word in words)
+        ):
+            side.append(token)
+            if len(right) == radius:
+                break
+        previous = token.word
+    if left and left[-1] is nearest and nearest.word == center:
+        left.pop()  # "PT PT": the corpus keeps only one, the center
+    return left[-radius:], right
 
 
 @st.composite
@@ -67,12 +85,15 @@ def test_windows_are_those_of_one_token_after_another(
     given_mentions: list[Mention], radius: int, stop_words: bool
 ) -> None:
     found = WindowReader(WORD_IDS, radius=radius, stop_words=stop_words)(given_mentions)
+    read_any = WindowReader(None, radius=radius, stop_words=stop_words)
     for row, mention in enumerate(given_mentions):
         left, right = tokens_around(mention, words=WORD_IDS, radius=radius, stop_words=stop_words)
         expected = [-1] * (radius - len(left)) + [WORD_IDS[token.word] for token in left + right]
         expected += [-1] * (2 * radius - len(expected))
         assert np.where(found.context_mask[row], found.context[row], -1).tolist() == expected
         assert found.center_mask[row] == (spell(mention.short_form) in WORD_IDS)
+        of_any = tokens_around(mention, radius=radius, stop_words=stop_words)
+        assert read_any.words_read([mention]) == [of_any]
 
 
 def as_read(windows: ReadWindows) -> list[list[object]]:
@@ -190,22 +211,7 @@ def test_the_same_unknown_word_has_one_vector_in_a_batch() -> None:
     assert context[0] == context[-1] >= len(TABLE)
 
 
-CORPUS_WORDS = [
-    "pain",
-    "Pain",
-    "pain",
-    "the",
-    "of",
-    "IS",
-    "gait",
-    "PT",
-    "pt",
-    "500mg",
-    "p.o.",
-    "rare",
-    "x-ray",
-    ".",
-]
+CORPUS_WORDS = "pain Pain pain the of IS gait PT pt 500mg p.o. rare x-ray .".split()
 
 
 @pytest.fixture(scope="module")
@@ -261,20 +267,20 @@ def test_no_mentions_are_no_windows() -> None:
 
 def test_the_text_of_a_window_is_as_written() -> None:
     text = "He has had, since May, a slow gait; PT for the stairs & balance (500 mg). Then more."
-    assert window_text(mention_in(text), radius=2) == "slow gait; PT for the stairs & balance"
+    assert WindowReader(None, radius=2).text_of(mention_in(text)) == "slow gait; PT for the stairs & balance"
 
 
 def test_the_text_of_a_window_spans_as_many_known_words() -> None:
     text = "walking with unheard gait PT unheard words on stairs daily"
-    known = {"walking", "gait", "stairs", "daily"}
-    assert window_text(mention_in(text), words=known, radius=1) == "gait PT unheard words on stairs"
+    known = dict.fromkeys(["walking", "gait", "stairs", "daily"], 0)
+    assert WindowReader(known, radius=1).text_of(mention_in(text)) == "gait PT unheard words on stairs"
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_the_text_of_a_window_always_holds_the_mention(before: str, after: str) -> None:
     text = f"{before} PT {after}"
     start = len(before) + 1
-    assert "PT" in window_text(Mention(text, start, start + 2, "PT", None), radius=3)
+    assert "PT" in WindowReader(None, radius=3).text_of(Mention(text, start, start + 2, "PT", None))
 
 
 def test_a_mention_does_not_show_its_text() -> None:

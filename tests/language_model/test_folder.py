@@ -101,7 +101,7 @@ def test_a_damaged_file_is_refused(copy: Path, name: str, damage: str) -> None:
         (lambda c: c.pop("files"), "it lacks files"),
         (lambda c: c.update(language_model=[]), "language_model is not a mapping"),
         (lambda c: c["files"].pop("vocabulary.json"), "files lacks vocabulary.json"),
-        (lambda c: c["language_model"].update(newer=1), "does not know, or lacks some: newer"),
+        (lambda c: c["language_model"].update(newer=1), "does not know, or that are missing: newer"),
         (lambda c: c["language_model"].update(layers=0), "layers is 0"),
         (lambda c: c["language_model"].update(layers=3), "forward_stack.layers.2.* is missing"),
         (lambda c: c["language_model"].update(feed_forward=8), r"is of float32 \(32, 16\), the model's sett"),

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import runpy
 from itertools import pairwise
 from pathlib import Path
@@ -406,15 +405,6 @@ def test_every_shipped_alias_leads_to_one_name() -> None:
 
 
 # Bulk
-
-
-def test_rules_survive_pickling_and_take_no_note_text_along() -> None:
-    rules = SectionRules()
-    text = "SECRETIVE HEADER: x\n\nPLAN: rest"
-    found = rules(text)
-    pickled = pickle.dumps(rules)
-    assert b"SECRETIVE" not in pickled
-    assert pickle.loads(pickled)(text) == found
 
 
 HOSTILE = {

@@ -12,13 +12,6 @@ from lmcells.corpus.statistics import (
 )
 
 __all__ = [
-    "MAX_PER_WORD",
-    "RADIUS",
-    "Corpus",
-    "CorpusSettings",
-    "Stream",
-    "WordMetadataCounts",
-    "count_words_by_metadata",
-    "occurrence_metadata",
-    "subsample",
-]
+    "MAX_PER_WORD", "RADIUS", "Corpus", "CorpusSettings", "Stream", "WordMetadataCounts",
+    "count_words_by_metadata", "occurrence_metadata", "subsample",
+]  # fmt: skip

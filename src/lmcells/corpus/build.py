@@ -14,13 +14,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lmcells.corpus.assemble import Counted, assemble
+from lmcells.corpus.assemble import assemble
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest
 from lmcells.corpus.settings import CorpusSettings, read_excluded_ids
 from lmcells.corpus.shard import Shard, batch_notes, build_shard
+from lmcells.corpus.statistics import write_section_statistics
 from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.files import put_in_place, read_json, sha256, write_json
 from lmcells.notes.note import Note, given_id
@@ -96,12 +98,20 @@ def build_corpus(
         report = tally.describe(exclude_ids, job.excluded_ids) | {"plan": digest}
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        counted = Counted(tally.shards, tally.headers, tally.values)
         sizes, metadata = assemble(
-            counted, folder, settings=settings, run=run, workers=workers, on_step=on_step
+            tally.shards,
+            folder,
+            headers=tally.headers,
+            values=tally.values,
+            settings=settings,
+            run=run,
+            on_step=on_step,
         )
+    on_step("counting words by section")
+    manifest = Manifest(described, sizes, metadata, report, files={})
+    write_section_statistics(Corpus(folder, manifest))
     on_step("checksums")
-    manifest = Manifest(described, sizes, metadata, report, FORMAT.describe_files(folder))
+    manifest = replace(manifest, files=FORMAT.describe_files(folder))
     FORMAT.write_index(folder, manifest.to_dict())
     put_in_place(folder, output)
     shutil.rmtree(work)
@@ -154,12 +164,18 @@ class _Tally:
     error: InputError | None = None
 
     def add_shard(self, path: Path, kinds: Sequence[str]) -> None:
-        """Count the headers and metadata of a shard."""
         shard = Shard(path)
         self.shards.append(path)
         self.headers += shard.count_headers()
         for kind in kinds:
             self.values.setdefault(kind, Counter()).update(shard.document_metadata[kind])
+
+    def split_off(self, number: int) -> "_Tally":
+        """Return what was read so far, before any shard was made, and start over."""
+        part = replace(self, report=self.report.split_off(), number=number)
+        self.n_notes = self.n_characters = 0
+        self.excluded = set()
+        return part
 
     def merge(self, later: "_Tally") -> None:
         """Add the tally of the next task; raise its error if it failed."""
@@ -202,20 +218,13 @@ def _read_excluded(path: Path, _checksum: str | None) -> frozenset[str]:
     return frozenset(map(given_id, read_excluded_ids(path)))
 
 
-class _FileGroup(NamedTuple):
-    """Files, or a part of one, that a worker reads and turns into shards."""
+class _Task(NamedTuple):
+    """Files, or a part of one, that a worker reads and turns into shards; or else notes that were read already."""
 
-    number: int  # of the task
-    group: int  # in the names of its shards
-    files: tuple[ListedFile, ...]
-
-
-class _Batch(NamedTuple):
-    """Notes that were read here, for a worker to turn into a shard."""
-
-    path: Path
-    notes: list[Note]
-    tally: _Tally
+    tally: _Tally  # so far
+    group: int = 0  # in the names of the shards
+    files: tuple[ListedFile, ...] = ()
+    batches: tuple[tuple[Path, list[Note]], ...] = ()  # a shard's path and notes each
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,47 +241,33 @@ class _Job:
 
     @property
     def excluded_ids(self) -> frozenset[str]:
-        """The ids of the notes to leave out."""
         return _read_excluded(self.exclude_ids, self.exclude_checksum) if self.exclude_ids else frozenset()
 
-    def tasks(self, paths: Sequence[Path], *, workers: int, n_bytes: int) -> Iterator[_FileGroup | _Batch]:
+    def tasks(self, paths: Sequence[Path], *, workers: int, n_bytes: int) -> Iterator[_Task]:
         """Yield the work in order.
 
         A large file that cannot be cut is read here, and workers only make its shards, unless there are enough such
         files for each worker to read its own. The shards are the same either way.
         """
         self.excluded_ids  # noqa: B018 - refuses a bad list before any work
-        number = 0
+        number = count()
         for group, files in enumerate(cut_notes(paths, format=self.format, columns=self.columns)):
+            tally = _Tally(ReadReport.of_part())
             is_whole = files[0].part is None and len(files) == 1
             size = _size(files[0].path) if is_whole else 0
             if workers > 1 and size > min(max(n_bytes // workers, opening.PART_BYTES), _READ_BY_WORKER):
-                tally = _Tally(ReadReport.of_part())
-                for path, notes in self._batches(group, files, tally):
-                    yield _Batch(path, notes, self._split_off(tally, number))
-                    number += 1
-                yield _Batch(self.work, [], self._split_off(tally, number))  # the rows after the last note
+                for batch in self._batches(group, files, tally):
+                    yield _Task(tally.split_off(next(number)), batches=(batch,))
+                yield _Task(tally.split_off(next(number)))  # the rows after the last note
             else:
-                yield _FileGroup(number, group, files)
-            number += 1
+                tally.number = next(number)
+                yield _Task(tally, group, files)
 
-    @staticmethod
-    def _split_off(tally: _Tally, number: int) -> _Tally:
-        part = replace(tally, report=tally.report.split_off(), number=number)
-        tally.n_notes = tally.n_characters = 0
-        tally.excluded = set()
-        return part
-
-    def run(self, task: _FileGroup | _Batch) -> _Tally:
+    def run(self, task: _Task) -> _Tally:
         """Make the shards of a task that do not exist yet, and return its tally."""
-        if isinstance(task, _Batch):
-            tally, batches = task.tally, iter([(task.path, task.notes)] if task.notes else [])
-            tally = replace(tally, shards=[], headers=Counter(), values={})
-        else:
-            tally = _Tally(ReadReport.of_part(), number=task.number)
-            batches = self._batches(task.group, task.files, tally)
+        tally = task.tally
         try:
-            for path, notes in batches:
+            for path, notes in task.batches or self._batches(task.group, task.files, tally):
                 if not path.exists():
                     build_shard((path, notes), settings=self.settings, metadata_kinds=self.kinds)
                 tally.add_shard(path, self.kinds)
@@ -287,7 +282,6 @@ class _Job:
             yield self.work / f"shard-{group:06}-{number:04}", notes
 
     def _notes(self, files: Sequence[ListedFile], tally: _Tally) -> Iterator[Note]:
-        """Read notes and drop excluded ones."""
         excluded = self.excluded_ids
         for listed in files:
             for note in read_listed(listed, format=self.format, columns=self.columns, report=tally.report):

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 import lmcells
-from lmcells.corpus.settings import has_stop_words
 from lmcells.errors import CorpusError, nearest
 from lmcells.files import FileTable, FolderFormat, read_json
 
@@ -23,7 +22,7 @@ TOKEN_SEGMENT = "token_segment.npy"
 WORD_OFFSETS = "word_offsets.npy"
 OCCURRENCES = "occurrences.npy"
 SECTION_IDS = "metadata.section.npy"
-# Counts of each word by section, and the sections of its occurrences; corpora of early versions have neither.
+# Counts of each word by section, and the sections of its occurrences.
 SECTION_COUNTS = ("section_counts.offsets.npy", "section_counts.sections.npy", "section_counts.counts.npy")
 OCCURRENCE_SECTIONS = "occurrence_sections.npy"
 
@@ -33,7 +32,10 @@ FORMAT = FolderFormat(
     version=1,
     index=MANIFEST,
     fields={"settings": dict, "sizes": dict, "metadata": dict, "report": dict, "written_by": str},
-    required=(VOCABULARY, WORD_COUNTS, TOKENS, TOKEN_SEGMENT, WORD_OFFSETS, OCCURRENCES, SECTION_IDS),
+    required=(
+        *(VOCABULARY, WORD_COUNTS, TOKENS, TOKEN_SEGMENT, WORD_OFFSETS, OCCURRENCES, SECTION_IDS),
+        *(*SECTION_COUNTS, OCCURRENCE_SECTIONS),
+    ),
     error=CorpusError,
     made_with="lmcells prepare NOTES --output CORPUS",
     again="Prepare the corpus again.",
@@ -63,17 +65,23 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """A short hash of the content of a corpus."""
         return "-".join(self.files[name]["sha256"][:12] for name in (TOKENS, SECTION_IDS))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Self:
-        """Return the manifest that `to_dict` gave."""
         return cls(**{name: saved[name] for name in cls.__slots__})
+
+
+def map_array(path: Path) -> npt.NDArray[np.integer]:
+    array: npt.NDArray[np.integer] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
+
+
+def _mapped(name: str) -> cached_property[npt.NDArray[np.integer]]:
+    return cached_property(lambda corpus: map_array(corpus.folder / name))
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,9 @@ class Corpus:
     corpus.tokens                       # word id of each token, note after note
     corpus.token_segment                # the segment of each token: a section of a note
     corpus.segment_metadata("section")  # the section id of each segment
+    corpus.word_counts                  # the number of occurrences of each word
+    corpus.occurrences                  # the positions of all tokens, grouped by word,
+    corpus.word_offsets                 # which begin here: (words + 1,)
     corpus.occurrences_of(word_id)      # the positions of a word in `tokens`
     """
 
@@ -95,15 +106,11 @@ class Corpus:
         """Open a corpus folder; `verify` also compares every checksum."""
         return cls(Path(folder), Manifest.from_dict(FORMAT.read_index(Path(folder), verify=verify)))
 
-    @cached_property
-    def tokens(self) -> npt.NDArray[np.integer]:
-        """The word id of each token."""
-        return map_array(self.folder / TOKENS)
-
-    @cached_property
-    def token_segment(self) -> npt.NDArray[np.integer]:
-        """The segment of each token: a section of a note."""
-        return map_array(self.folder / TOKEN_SEGMENT)
+    tokens = _mapped(TOKENS)
+    token_segment = _mapped(TOKEN_SEGMENT)
+    word_counts = _mapped(WORD_COUNTS)
+    word_offsets = _mapped(WORD_OFFSETS)
+    occurrences = _mapped(OCCURRENCES)
 
     @cached_property
     def words(self) -> list[str]:
@@ -111,37 +118,13 @@ class Corpus:
         words: list[str] = read_json(self.folder / VOCABULARY)
         return words
 
-    @cached_property
-    def word_counts(self) -> npt.NDArray[np.integer]:
-        """The number of occurrences of each word."""
-        return map_array(self.folder / WORD_COUNTS)
-
-    @cached_property
-    def word_offsets(self) -> npt.NDArray[np.integer]:
-        """The offsets of each word's positions in `occurrences`: (words + 1,)."""
-        return map_array(self.folder / WORD_OFFSETS)
-
-    @cached_property
-    def occurrences(self) -> npt.NDArray[np.integer]:
-        """The positions of all tokens, grouped by word."""
-        return map_array(self.folder / OCCURRENCES)
-
     def occurrences_of(self, word: int) -> npt.NDArray[np.integer]:
-        """Return the positions of one word."""
         return self.occurrences[self.word_offsets[word] : self.word_offsets[word + 1]]
-
-    def has(self, *names: str) -> bool:
-        """Whether these files are part of the corpus."""
-        return all(name in self.manifest.files for name in names)
-
-    def array(self, name: str) -> npt.NDArray[np.integer]:
-        """Open an array by its file name."""
-        return map_array(self.folder / name)
 
     @property
     def reads_stop_words(self) -> bool:
         """Whether words such as "of" and "the" are among the tokens."""
-        return has_stop_words(self.manifest.settings)
+        return bool(self.manifest.settings["stop_words"])
 
     @property
     def metadata_kinds(self) -> tuple[str, ...]:
@@ -149,7 +132,6 @@ class Corpus:
         return tuple(self.manifest.metadata)
 
     def n_metadata(self, kind: str) -> int:
-        """Return the number of values of a kind of metadata."""
         return self.manifest.metadata[self._known(kind)]
 
     def segment_metadata(self, kind: str) -> npt.NDArray[np.integer]:
@@ -168,12 +150,6 @@ class Corpus:
                 f"{nearest(kind, self.metadata_kinds)}"
             )
         return kind
-
-
-def map_array(path: Path) -> npt.NDArray[np.integer]:
-    """Memory-map an array."""
-    array: npt.NDArray[np.integer] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return array
 
 
 def create_array(path: Path, size: int, dtype: npt.DTypeLike = np.int32) -> npt.NDArray[Any]:

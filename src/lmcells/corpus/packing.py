@@ -10,28 +10,22 @@ import lzma
 import shutil
 import zipfile
 import zlib
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from lmcells.corpus import corpus as files
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest, create_array, map_array
-from lmcells.corpus.statistics import (
-    WordArrays,
-    create_occurrences,
-    create_section_statistics,
-    gather_sections,
-    place_occurrences,
-    write_section_counts,
-)
+from lmcells.corpus.statistics import create_occurrences, place_occurrences, write_section_statistics
 from lmcells.errors import CorpusError, InputError
 from lmcells.files import atomic_write, put_in_place
 
 _BLOCK = 1 << 22  # numbers
 _PER_TOKEN = (files.TOKENS, files.TOKEN_SEGMENT)  # other arrays have one number per segment
-_OF_SECTIONS = (*files.SECTION_COUNTS, files.OCCURRENCE_SECTIONS)
-_DERIVED = (files.WORD_COUNTS, files.WORD_OFFSETS, files.OCCURRENCES, *_OF_SECTIONS)
+_DERIVED = (
+    *(files.WORD_COUNTS, files.WORD_OFFSETS, files.OCCURRENCES),
+    *(files.OCCURRENCE_SECTIONS, *files.SECTION_COUNTS),
+)
 _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError),
     *(KeyError, ValueError, NotImplementedError, RuntimeError),
@@ -105,11 +99,5 @@ def _extract(packed: Path, folder: Path) -> None:
     for start in range(0, tokens.size, _BLOCK):
         counts += np.bincount(tokens[start : start + _BLOCK], minlength=counts.size)
     np.save(folder / files.WORD_COUNTS, counts)
-    for _ in place_occurrences(
-        folder, tokens, first=0, cursor=create_occurrences(folder, counts)[:-1].copy()
-    ):
-        pass
-    if set(_OF_SECTIONS) <= set(manifest.files):  # not in corpora of early versions
-        arrays = WordArrays.of_corpus(Corpus(folder, manifest), "section")
-        tasks = create_section_statistics(folder, arrays)
-        write_section_counts(folder, map(partial(gather_sections, folder=folder, arrays=arrays), tasks))
+    place_occurrences(folder, tokens, first=0, cursor=create_occurrences(folder, counts)[:-1].copy())
+    write_section_statistics(Corpus(folder, manifest))

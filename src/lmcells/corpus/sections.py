@@ -5,8 +5,7 @@ Other styles: a rare header falls back to its canonical name, then to "other", a
 """
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,44 +14,31 @@ from lmcells.corpus.shard import Shard
 
 NO_SECTION = "<no section>"
 OTHER = "<other>"
-STAYS_IN_BODY = -1
+_STAYS_IN_BODY = -1
 
 
-@dataclass(frozen=True, slots=True)
-class SectionTable:
-    """The section names that have an id, the most frequent first."""
+def number_sections(headers: Counter[tuple[str, str]], *, min_count: int, merge_rare: bool) -> dict[str, int]:
+    """Return the section names that have an id, the most frequent first.
 
-    id_of_name: dict[str, int]
-    merge_rare: bool
-
-    @classmethod
-    def of_counts(cls, headers: Counter[tuple[str, str]], *, min_count: int, merge_rare: bool) -> Self:
-        """Decide which names get an id, from the counts of headers (as written, canonical name)."""
-        by_key: Counter[str] = Counter()
-        by_name: Counter[str] = Counter()
-        for (key, name), count in headers.items():
-            by_key[key] += count
-            by_name[name] += count
-        kept = {key: count for key, count in by_key.items() if count >= min_count}
-        needs_other = False
-        for key, name in () if merge_rare else headers:
-            if key in kept:
-                continue
-            if by_name[name] >= min_count:
-                kept.setdefault(name, by_name[name])
-            else:
-                needs_other = True
-        names = [NO_SECTION, *([OTHER] if needs_other else [])]
-        names += sorted(kept, key=lambda name: (-kept[name], name))
-        return cls({name: index for index, name in enumerate(names)}, merge_rare)
-
-    def ids_of(self, shard: Shard) -> npt.NDArray[np.int32]:
-        """Return each segment's section id, or STAYS_IN_BODY."""
-        rare = STAYS_IN_BODY if self.merge_rare else self.id_of_name.get(OTHER, STAYS_IN_BODY)
-        by_header = [self.id_of_name.get(key, self.id_of_name.get(name, rare)) for key, name in shard.headers]
-        table = np.array([*by_header, self.id_of_name[NO_SECTION]], np.int32)  # NO_HEADER is its last element
-        ids: npt.NDArray[np.int32] = table[shard.segments[1]]
-        return ids
+    `headers` counts headers as written with their canonical names; `merge_rare` leaves rare ones in the body.
+    """
+    by_key: Counter[str] = Counter()
+    by_name: Counter[str] = Counter()
+    for (key, name), count in headers.items():
+        by_key[key] += count
+        by_name[name] += count
+    kept = {key: count for key, count in by_key.items() if count >= min_count}
+    needs_other = False
+    for key, name in () if merge_rare else headers:
+        if key in kept:
+            continue
+        if by_name[name] >= min_count:
+            kept.setdefault(name, by_name[name])
+        else:
+            needs_other = True
+    names = [NO_SECTION, *([OTHER] if needs_other else [])]
+    names += sorted(kept, key=lambda name: (-kept[name], name))
+    return {name: index for index, name in enumerate(names)}
 
 
 class ResolvedShard(NamedTuple):
@@ -64,11 +50,14 @@ class ResolvedShard(NamedTuple):
     segment_document: npt.NDArray[np.int32]
 
 
-def resolve(shard: Shard, sections: SectionTable) -> ResolvedShard:
+def resolve(shard: Shard, section_ids: dict[str, int]) -> ResolvedShard:
     """Drop repeated words and the tokens of section headers; keep those of headers that stay in the body."""
-    document, _, n_header_tokens, n_tokens = shard.segments
-    section = sections.ids_of(shard)
-    in_body = section == STAYS_IN_BODY
+    document, header, n_header_tokens, n_tokens = shard.segments
+    rare = section_ids.get(OTHER, _STAYS_IN_BODY)
+    by_header = [section_ids.get(key, section_ids.get(name, rare)) for key, name in shard.headers]
+    table = np.array([*by_header, section_ids[NO_SECTION]], np.int32)  # NO_HEADER is its last element
+    section = table[header]
+    in_body = section == _STAYS_IN_BODY
     first_of_document = np.append(True, document[1:] != document[:-1])
     begins = np.flatnonzero(~in_body | first_of_document)  # text never joins that of the previous note
     section = np.where(in_body, 0, section)  # a note may begin with a header that stays in the body

@@ -1,13 +1,14 @@
 """What a corpus should contain, and which notes to leave out."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from lmcells.errors import ConfigError, FormatError, InputError, nearest
+from lmcells.errors import FormatError, InputError
 from lmcells.files import sha256
+from lmcells.settings import Limits, Size, check_fields
 
 SectionStyle = Literal["auto", "paper", "rules", "given", "none"]
 SECTION_STYLES: tuple[str, ...] = get_args(SectionStyle)
@@ -19,36 +20,20 @@ class CorpusSettings:
 
     sections: SectionStyle = "auto"  # "auto": the file's own if it has any, otherwise "rules"
     min_count: int = 10  # vocabulary words occur more often than this
-    min_header_count: int = 10  # headers with their own id occur at least this often
+    min_header_count: Size = 10  # headers with their own id occur at least this often
     header_rules: Path | None = None  # the user's own headers
     stop_words: bool = False  # keep words such as "of" and "the", which the paper drops
-    spelled_out: float = 0.0  # share of sections in which short forms are replaced by the note's definitions
+    # share of sections in which short forms are replaced by the note's definitions
+    spelled_out: Annotated[float, Limits(at_most=1)] = 0.0
 
     def __post_init__(self) -> None:
-        if self.sections not in SECTION_STYLES:
-            raise ConfigError(
-                f"sections: found {self.sections!r}, allowed: {', '.join(SECTION_STYLES)}."
-                f"{nearest(self.sections, SECTION_STYLES)}"
-            )
-        if self.min_count < 0:
-            raise ConfigError(f"min_count: found {self.min_count}, allowed: 0 or more.")
-        if self.min_header_count < 1:
-            raise ConfigError(f"min_header_count: found {self.min_header_count}, allowed: 1 or more.")
-        if not 0 <= self.spelled_out <= 1:
-            raise ConfigError(
-                f"spelled_out (--spell-out): found {self.spelled_out}, allowed: a share from 0 to 1."
-            )
+        check_fields(self)
 
     def to_dict(self, *, metadata_columns: Sequence[str]) -> dict[str, Any]:
         """Return the settings for a manifest, which has the header rules by checksum."""
         rules = sha256(self.header_rules) if self.header_rules and self.header_rules.is_file() else None
         named = {"metadata_columns": list(metadata_columns), "header_rules": rules}
         return asdict(self) | named | {"spelled_out": float(self.spelled_out)}
-
-
-def has_stop_words(settings: Mapping[str, Any]) -> bool:
-    """Whether a corpus with these settings, from its manifest, contains words such as "of" and "the"."""
-    return bool(settings.get("stop_words", False))  # missing in early manifests
 
 
 def read_excluded_ids(path: Path) -> frozenset[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,23 +26,29 @@ NO_HEADER = -1
 _NO_HEADER = (None, "")  # header and name of text without one
 _PIECE = 1 << 17  # characters tokenised at a time: arrays of this size stay in the processor's cache
 _MULTIPLIER = 0x9E3779B97F4A7C15
-_SAMPLE = 1 << 15
-_SAMPLE_BITS = 16  # slots for the sample's hashes: small enough for the processor's cache
-
-_IS_LETTER = np.array([chr(code).isalpha() for code in range(128)])
 
 _finder = cache(header_finder)  # once per process: reading the alias table takes longer than a shard
 
 
+def _stored(name: str) -> "cached_property[npt.NDArray[Any]]":
+    return cached_property(lambda shard: np.load(shard._folder / name, allow_pickle=False))
+
+
 class Shard:
-    """Notes as tokens, in a folder; each array is read when it is needed."""
+    """Notes as tokens, in a folder; each array is read when it is needed.
+
+    shard.hashes    # (words,) of each distinct word
+    shard.tokens    # the index of each token's word among the distinct words
+    shard.segments  # (4, segments): the note, the header or NO_HEADER, the number of the header's tokens and of all
+
+    A segment is a section of a note: its header's tokens, then its body's.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    @cached_property
+    @property
     def document_ids(self) -> list[str]:
-        """The ids of the notes."""
         ids: list[str] = read_json(self._folder / "document_ids.json")
         return ids
 
@@ -57,7 +64,6 @@ class Shard:
         return [(written, name) for written, name in read_json(self._folder / "headers.json")]
 
     def count_headers(self) -> Counter[tuple[str, str]]:
-        """Count the segments under each header."""
         of_segment = self.segments[1]
         counts = np.bincount(of_segment[of_segment != NO_HEADER], minlength=len(self.headers))
         counted: Counter[tuple[str, str]] = Counter()
@@ -65,31 +71,14 @@ class Shard:
             counted[header] += count  # the same header may occur in several cases
         return counted
 
-    @cached_property
+    @property
     def spellings(self) -> list[str]:
         """The distinct words, in the order of `hashes`."""
         return (self._folder / "spellings.txt").read_text(encoding="utf-8").split("\n")
 
-    @cached_property
-    def hashes(self) -> npt.NDArray[np.uint64]:
-        """The hash of each distinct word."""
-        hashes: npt.NDArray[np.uint64] = np.load(self._folder / "hashes.npy", allow_pickle=False)
-        return hashes
-
-    @cached_property
-    def tokens(self) -> npt.NDArray[np.uint32]:
-        """The index of each token's word among the distinct words."""
-        tokens: npt.NDArray[np.uint32] = np.load(self._folder / "tokens.npy", allow_pickle=False)
-        return tokens
-
-    @cached_property
-    def segments(self) -> npt.NDArray[np.int32]:
-        """A segment is a section of a note: its header's tokens, then its body's.
-
-        The rows are the note, the header or NO_HEADER, the number of the header's tokens, and that of all tokens.
-        """
-        segments: npt.NDArray[np.int32] = np.load(self._folder / "segments.npy", allow_pickle=False)
-        return segments
+    hashes = _stored("hashes.npy")
+    tokens = _stored("tokens.npy")
+    segments = _stored("segments.npy")
 
 
 def batch_notes(
@@ -197,63 +186,23 @@ class _Pieces:
         spellings: list[str] = []
         for (text, tokens), end, part in zip(self.found, ends, parts, strict=True):
             local = part - (end - tokens.hashes.size)
-            starts, lasts = tokens.starts[local], tokens.ends[local]
-            if text.isascii():  # nearly all words are letters: lower them together, and spell only the others
-                characters = np.frombuffer(text.encode() + b"\n", np.uint8)
-                dots = np.flatnonzero(characters == ord("."))
-                is_odd = np.searchsorted(dots, starts) < np.searchsorted(dots, lasts)
-                is_odd |= ~_IS_LETTER[characters[starts]]  # a mark may contain line breaks
-                odd, plain_lasts = np.flatnonzero(is_odd), np.where(is_odd, starts, lasts)
-                words = _slices(characters, starts, plain_lasts).lower().split("\n")[:-1]
+            spans = zip(tokens.starts[local].tolist(), tokens.ends[local].tolist(), strict=True)
+            if text.isascii():  # nearly all words are letters, which only need lower case
+                lower = text.lower()
+                spellings += [
+                    word if (word := lower[first:last]).isalpha() else spell(text[first:last])
+                    for first, last in spans
+                ]
             else:
-                words, odd = [""] * local.size, np.arange(local.size)
-            for number in odd.tolist():
-                words[number] = spell(text[starts[number] : lasts[number]])
-            spellings += words
+                spellings += [spell(text[first:last]) for first, last in spans]
         return spellings
-
-
-def _slices(
-    characters: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-) -> str:
-    """Return some slices of an ASCII text, each followed by a line break."""
-    lengths = ends - starts + 1
-    last = np.cumsum(lengths) - 1
-    at = np.arange(lengths.sum()) + np.repeat(starts - last + lengths - 1, lengths)
-    joined = characters[at]
-    joined[last] = ord("\n")
-    return str(joined.tobytes(), "ascii")
 
 
 def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the first index of each distinct hash, in order, and for every hash the number of its distinct one.
 
-    In linear time: numpy's `unique` sorts, which took half of a build's time. Most tokens are of a few words, which a
-    sample contains: they are looked up in a table that fits the processor's cache. Only the rest is grouped.
-    """
-    if hashes.size < 4 * _SAMPLE:
-        return _group(hashes)
-    first, _ = _group(hashes[:_SAMPLE])
-    holders = np.zeros(1 << _SAMPLE_BITS, np.int64)  # in an empty slot, the comparison below fails
-    slot_of_first = slots_of(hashes[first], _MULTIPLIER, _SAMPLE_BITS)
-    holders[slot_of_first[::-1]] = first[::-1]
-    candidate = holders.take(slots_of(hashes, _MULTIPLIER, _SAMPLE_BITS))
-    rest = np.flatnonzero(hashes.take(candidate) != hashes)
-    rest_first, rest_group = _group(hashes.take(rest))
-    in_sample = first[holders[slot_of_first] == first]  # others lost their slot, and are in the rest
-    rest_first = rest[rest_first]
-    firsts = np.sort(np.concatenate([in_sample, rest_first]))
-    number = np.empty(hashes.size, np.int64)  # used only at the firsts
-    number[firsts] = np.arange(firsts.size)
-    groups = number.take(candidate)
-    groups[rest] = number[rest_first].take(rest_group)
-    return firsts, groups
-
-
-def _group(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """`distinct`, by a hash table filled with array operations.
-
-    The first hash to claim a slot keeps it, and the others try another slot; a few rounds are enough.
+    By a hash table filled with array operations, in linear time: numpy's `unique` sorts, which took half of a build's
+    time. The first hash to claim a slot keeps it, and the others try another slot; a few rounds are enough.
     """
     bits = max(8, int(hashes.size).bit_length() - 2)  # words repeat: few tokens are distinct
     slots = np.empty(1 << bits, np.int64)

@@ -36,7 +36,6 @@ class WordMetadataCounts:
     n_metadata: int
 
     def at_least(self, least: int) -> Self:
-        """Return the counts of at least `least`."""
         kept = self.counts >= least
         offsets = np.concatenate([[0], np.cumsum(kept)])[self.offsets]
         return replace(self, offsets=offsets, metadata=self.metadata[kept], counts=self.counts[kept])
@@ -71,7 +70,6 @@ class WordArrays(NamedTuple):
 
     @classmethod
     def of_corpus(cls, corpus: Corpus, kind: str) -> Self:
-        """Read the metadata of a kind from a corpus."""
         of_segment, occurrences = np.asarray(corpus.segment_metadata(kind)), np.asarray(corpus.occurrences)
         token_segment = np.asarray(corpus.token_segment)
         return cls(
@@ -179,17 +177,18 @@ def _chances(first: int, last: int) -> Probabilities:
 
 def count_words_by_metadata(corpus: Corpus, kind: str = "section") -> WordMetadataCounts:
     """Count each word by metadata value; counts by section are stored when a corpus is built."""
-    if kind == "section" and corpus.has(*files.SECTION_COUNTS):
-        offsets, metadata, counts = (np.asarray(corpus.array(name)) for name in files.SECTION_COUNTS)
+    if kind == "section":
+        offsets, metadata, counts = (np.load(corpus.folder / name) for name in files.SECTION_COUNTS)
     else:
-        offsets, metadata, counts = join_counts(_gather(corpus, kind))
+        offsets, metadata, counts = join_counts(
+            list(_gather(WordArrays.of_corpus(corpus, kind), MAX_PER_WORD))
+        )
     return WordMetadataCounts(
         offsets.astype(np.int64), metadata.astype(np.int32), counts.astype(np.int64), corpus.n_metadata(kind)
     )
 
 
 def join_counts(blocks: Sequence[WordBlock]) -> tuple[npt.NDArray[np.integer], ...]:
-    """Join the counts of all words: offsets, metadata, counts."""
     offsets = np.cumsum(np.concatenate([[0], *(block.n_metadata for block in blocks)]))
     metadata = np.concatenate([block.metadata for block in blocks])
     return offsets, metadata, np.concatenate([block.counts for block in blocks])
@@ -199,15 +198,14 @@ def occurrence_metadata(
     corpus: Corpus, kind: str = "section", *, max_per_word: int = MAX_PER_WORD
 ) -> npt.NDArray[np.int32]:
     """Return the metadata of the occurrences, word after word, at most `max_per_word` each."""
-    if kind == "section" and max_per_word == MAX_PER_WORD and corpus.has(files.OCCURRENCE_SECTIONS):
-        return corpus.array(files.OCCURRENCE_SECTIONS).astype(np.int32)
-    blocks = _gather(corpus, kind, max_per_word)
+    if kind == "section" and max_per_word == MAX_PER_WORD:
+        return files.map_array(corpus.folder / files.OCCURRENCE_SECTIONS).astype(np.int32)
+    blocks = _gather(WordArrays.of_corpus(corpus, kind), max_per_word)
     return np.concatenate([block.occurrences for block in blocks]).astype(np.int32)
 
 
-def _gather(corpus: Corpus, kind: str, max_per_word: int = MAX_PER_WORD) -> list[WordBlock]:
-    arrays = WordArrays.of_corpus(corpus, kind)
-    return list(_in_threads(partial(arrays.gather, max_per_word=max_per_word), arrays.blocks()))
+def _gather(arrays: WordArrays, max_per_word: int) -> Iterator[WordBlock]:
+    return _in_threads(partial(arrays.gather, max_per_word=max_per_word), arrays.blocks())
 
 
 def _in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -231,49 +229,32 @@ def create_occurrences(folder: Path, counts: npt.NDArray[np.int64]) -> npt.NDArr
 
 def place_occurrences(
     folder: Path, tokens: npt.NDArray[np.integer], *, first: int, cursor: npt.NDArray[np.int64]
-) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Write the positions of some tokens, which begin at position `first`, from each word's cursor on.
-
-    Yield where they were written, and the indices of the tokens.
-    """
+) -> None:
+    """Write the positions of some tokens, which begin at position `first`, from each word's cursor on."""
     positions = np.load(folder / files.OCCURRENCES, mmap_mode="r+", allow_pickle=False)
     for start in range(0, tokens.size, _SORTED):
         block = np.asarray(tokens[start : start + _SORTED])
         n_here = np.bincount(block, minlength=cursor.size)
         first_here = np.cumsum(n_here) - n_here
         shift = np.repeat(cursor - first_here, n_here)  # from the sorted block to the file
-        at, order = np.arange(block.size) + shift, start + stable_order(block)
-        positions[at] = (first + order).astype(positions.dtype)  # cast here: casting while writing is slower
+        order = first + start + stable_order(block)
+        positions[np.arange(block.size) + shift] = order.astype(positions.dtype)  # faster than casting there
         cursor += n_here
-        yield at, order
 
 
-def create_section_statistics(folder: Path, arrays: WordArrays) -> Iterator[tuple[int, tuple[int, int], int]]:
-    """Create the array of the sections of occurrences; yield the tasks that fill it."""
-    sizes = arrays.sizes(MAX_PER_WORD)
-    path, narrow = folder / files.OCCURRENCE_SECTIONS, np.min_scalar_type(arrays.n_metadata - 1)
-    files.create_array(path, int(sizes.sum()), narrow)
-    first_entry = np.cumsum(sizes) - sizes
-    for number, block in enumerate(arrays.blocks()):
-        yield number, block, int(first_entry[block[0]])
-
-
-def gather_sections(
-    task: tuple[int, tuple[int, int], int], *, folder: Path, arrays: WordArrays
-) -> tuple[int, WordBlock]:
-    """Write the sections of the occurrences of some words, and return the counts by section."""
-    number, block, first_entry = task
-    gathered = arrays.gather(block, max_per_word=MAX_PER_WORD)
-    files.write_array(folder / files.OCCURRENCE_SECTIONS, gathered.occurrences, at=first_entry)
-    metadata, counts = _narrowest(gathered.metadata), _narrowest(gathered.counts)
-    return number, WordBlock(gathered.n_metadata, metadata, counts, gathered.occurrences[:0])
-
-
-def write_section_counts(folder: Path, found: Iterable[tuple[int, WordBlock]]) -> None:
-    """Write the counts of words by section, each array in its narrowest type."""
-    blocks = [block for _, block in sorted(found, key=lambda each: each[0])]
-    for name, array in zip(files.SECTION_COUNTS, join_counts(blocks), strict=True):
-        np.save(folder / name, _narrowest(array))
+def write_section_statistics(corpus: Corpus) -> None:
+    """Store the counts of words by section and the sections of occurrences, in the narrowest types."""
+    arrays = WordArrays.of_corpus(corpus, "section")
+    size, narrow = int(arrays.sizes(MAX_PER_WORD).sum()), np.min_scalar_type(arrays.n_metadata - 1)
+    sections = files.create_array(corpus.folder / files.OCCURRENCE_SECTIONS, size, narrow)
+    n_written, counted = 0, []
+    for block in _gather(arrays, MAX_PER_WORD):
+        sections[n_written : n_written + block.occurrences.size] = block.occurrences
+        n_written += block.occurrences.size
+        metadata, counts = _narrowest(block.metadata), _narrowest(block.counts)
+        counted.append(WordBlock(block.n_metadata, metadata, counts, block.occurrences[:0]))
+    for name, array in zip(files.SECTION_COUNTS, join_counts(counted), strict=True):
+        np.save(corpus.folder / name, _narrowest(array))
 
 
 def _narrowest(array: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
@@ -323,7 +304,6 @@ def subsample(
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join adjacent ranges."""
     joined: list[tuple[int, int]] = []
     for first, last in ranges:
         touches = joined and joined[-1][1] == first

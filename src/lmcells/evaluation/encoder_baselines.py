@@ -3,7 +3,7 @@
 torch and transformers are imported when a model is opened; nothing is ever downloaded.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -14,7 +14,7 @@ from lmcells.corpus.corpus import RADIUS
 from lmcells.errors import MissingExtra, ModelError
 from lmcells.evaluation.predictions import Floats
 from lmcells.expansion.inventory import Sense, SenseInventory
-from lmcells.expansion.windows import Mention, tokens_around, window_text
+from lmcells.expansion.windows import Mention, WindowReader
 from lmcells.files import read_json
 from lmcells.notes.tokens import iterate_tokens, spell
 
@@ -84,10 +84,11 @@ def elmo_ranker(pretrained: "PretrainedLanguageModel", inventory: SenseInventory
     The window has ten words on each side that the model was trained on. The short form and the long form's words need
     not be among those: the model reads characters. It computes on the model's device.
     """
-    model, known, stop_words = pretrained.model, frozenset(pretrained.words), pretrained.reads_stop_words
+    model, stop_words = pretrained.model, pretrained.reads_stop_words
+    read = WindowReader(dict.fromkeys(pretrained.words, 0), stop_words=stop_words)
 
     def window(mention: Mention) -> Words:
-        left, right = tokens_around(mention, words=known, stop_words=stop_words)
+        ((left, right),) = read.words_read([mention])
         return (*(each.word for each in left), spell(mention.short_form), *(each.word for each in right))
 
     def alternatives(sense: Sense) -> Sequence[Words]:
@@ -115,16 +116,17 @@ def transformer_ranker(
     encoder: "PretrainedEncoder",
     inventory: SenseInventory,
     *,
-    words: Container[str] | None = None,
+    words: Iterable[str] | None = None,
     radius: int = RADIUS,
 ) -> CosineRanker[str]:
     """Read the window as it is written, with its stop words, case and punctuation.
 
     The window spans ten `words` on each side, not counting stop words, as for the paper's models; None is any word.
     """
+    read = WindowReader(None if words is None else dict.fromkeys(words, 0), radius=radius)
     return CosineRanker(
         inventory,
-        window=lambda mention: window_text(mention, words=words, radius=radius),
+        window=read.text_of,
         alternatives=lambda sense: sense.forms,
         encode=encoder.encode,
     )

@@ -5,7 +5,7 @@ therefore break ties at random, by differences too small to show in a probabilit
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def make_ranker(
     *,
     examples: Sequence[Example],
     corpus: Corpus | None = None,
-    words: Container[str] | None = None,
+    words: Iterable[str] | None = None,
     ranking: Ranking = "auto",
     seed: int = 0,
 ) -> NamedRanker:

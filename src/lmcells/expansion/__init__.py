@@ -7,15 +7,6 @@ from lmcells.expansion.inventory_files import load_inventory, save_inventory
 from lmcells.expansion.layers import extend
 
 __all__ = [
-    "Candidate",
-    "ExpandedText",
-    "Expansion",
-    "OffsetMap",
-    "Sense",
-    "SenseInventory",
-    "SenseRule",
-    "expand_text",
-    "extend",
-    "load_inventory",
-    "save_inventory",
-]
+    "Candidate", "ExpandedText", "Expansion", "OffsetMap", "Sense", "SenseInventory", "SenseRule",
+    "expand_text", "extend", "load_inventory", "save_inventory",
+]  # fmt: skip

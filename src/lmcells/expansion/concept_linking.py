@@ -27,8 +27,6 @@ _CUI, _LANGUAGE, _STATUS, _PREFERRED, _SOURCE, _NAME, _SUPPRESSED = 0, 1, 2, 6, 
 
 
 class ConceptName(NamedTuple):
-    """A name of a concept."""
-
     concept_id: str
     name: str
     vocabulary: str
@@ -92,7 +90,6 @@ def _open(path: Path) -> TextIO:
 
 
 def link_concepts(inventory: SenseInventory, names: Iterable[ConceptName]) -> list[ConceptLink]:
-    """Link each sense of an inventory, in its order."""
     open_senses = [sense for sense in inventory if sense.concept_id is None]
     written = {_plain(form) for sense in open_senses for form in (sense.long_form, *sense.forms)}
     keys = {form_key(form) for form in written}

@@ -1,7 +1,7 @@
 """Expanding the short forms of notes."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, TypeVar, overload
@@ -17,7 +17,7 @@ from lmcells.expansion.layers import LayerLike, extend, shipped_inventory, stand
 from lmcells.expansion.lexicon import Lexicon, Lexicons, MakeRanker
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import best_ranker, share_within_notes
-from lmcells.expansion.reader import Occurrence
+from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.notes.tokens import is_in_capitals
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder, push_folder
@@ -79,14 +79,10 @@ class Expander:
         """
         self.model = model
         self.calibration = calibration or Calibration()
+        rules = None if header_rules is None else Path(header_rules)
+        make_reader = partial(NoteReader, sections=sections, codes=codes, header_rules=rules)
         self._lexicons = Lexicons(
-            model,
-            inventory,
-            sections=sections,
-            header_rules=None if header_rules is None else Path(header_rules),
-            letters=letters,
-            codes=codes,
-            make_ranker=make_ranker,
+            model, inventory, letters=letters, make_reader=make_reader, make_ranker=make_ranker
         )
 
     @property
@@ -178,25 +174,16 @@ class Expander:
     ) -> list[Explanation | None]:
         """Explain the occurrences of a note read by a lexicon: all, or those that begin at `starts`."""
         expanded = {each.start for each in self.expand_read([note], lexicon)[0]}
-        ranked, evidence = [], []
-        scores = iter(self._scores([note], lexicon))
-        for each in note:
-            if each.source == "letters":
-                continue
-            own, shared = next(scores)[:2] if each.mention is not None else (None, None)
-            if each.start not in expanded:
-                continue
-            is_asked = starts is None or each.start in starts
-            ranked.append(each if is_asked else replace(each, mention=None))
-            if is_asked and own is not None and shared is not None:
+        ranked = [each for each in note if each.mention is not None and each.source != "letters"]
+        asked, evidence = [], []
+        for each, (own, shared, _) in zip(ranked, self._scores([note], lexicon), strict=True):
+            if each.start in expanded and (starts is None or each.start in starts):
+                asked.append(each)
                 evidence.append(np.subtract(shared, own, out=np.zeros_like(shared), where=np.isfinite(own)))
-        explained = iter(
-            explain(lexicon.ranker, ranked, evidence=evidence, temperature=self.calibration.temperature)
-        )
-        # Expansions by letters are not explained.
-        return [
-            None if each.source == "letters" else next(explained) for each in note if each.start in expanded
-        ]
+        temperature = self.calibration.temperature
+        explained = explain(lexicon.ranker, asked, evidence=evidence, temperature=temperature)
+        explanation_at = {each.start: found for each, found in zip(asked, explained, strict=True)}
+        return [explanation_at.get(each.start) for each in note if each.start in expanded]
 
     @overload
     def pipe(
@@ -404,7 +391,6 @@ def _checked(note: object) -> str:
 
 
 def _parts(note: object) -> tuple[str, Sequence[Any] | None, Mapping[str, object] | None]:
-    """Return the text of a note, its sections and metadata."""
     if isinstance(note, str):
         return note, None, None
     try:

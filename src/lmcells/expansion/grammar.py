@@ -8,7 +8,7 @@ CD20) are expanded on request.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -41,12 +41,25 @@ class Counted:
     long_form: str
 
 
-@dataclass(frozen=True, slots=True)
 class _Rule:
-    pattern: re.Pattern[str]
-    read: Callable[[re.Match[str]], str | None]  # None if it is something else
-    group: int | str  # the part of the match that is expanded
-    needs: tuple[bytes, ...]  # the plain text around a match contains one of these
+    """A pattern, and what it reads there: a template, or a function that returns None if it is something else.
+
+    Each match has one of `needs`, which "|" separates; `group` is the part that is expanded.
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        read: Callable[[re.Match[str]], str | None] | str,
+        *,
+        needs: str,
+        group: int | str = 0,
+        flags: int = re.I,
+    ) -> None:
+        self.pattern = re.compile(pattern, flags)
+        self.read = (lambda match: match.expand(read)) if isinstance(read, str) else read
+        self.needs = [_plain(need) for need in needs.split("|")]
+        self.group = group
 
     def near(self, text: str, needed: list[int]) -> Iterator[Counted]:
         """Yield what the rule reads near these positions of its needs, in order."""
@@ -140,19 +153,6 @@ def _without_overlaps(found: Iterator[Counted]) -> list[Counted]:
     return kept
 
 
-def _rule(
-    pattern: str,
-    read: Callable[[re.Match[str]], str | None] | str,
-    *,
-    needs: Iterable[str],
-    group: int | str = 0,
-    flags: int = re.I,
-) -> _Rule:
-    looked_for = tuple(_plain(need) for need in needs)
-    how = (lambda match: match.expand(read)) if isinstance(read, str) else read
-    return _Rule(re.compile(pattern, flags), how, group, looked_for)
-
-
 def _plural(count: str, noun: str) -> str:
     return f"{count} {noun}" if count == "1" else f"{count} {noun}s"
 
@@ -236,137 +236,107 @@ _SIDED = (
 _NUMBER = rf"(?P<n>\d{{1,2}}{_RANGE}?)"
 _RULES = _Rules(
     # q6h, q.1h., q 4-6 hours, q2wk; 4hrly
-    _rule(
+    _Rule(
         rf"(?<![\w.])q\.?\s?{_NUMBER}\s?(?P<unit>{_PERIOD}|[dhw])(?![a-z])(?:\.(?!\w))?",
         _every,
-        needs=["q0", "q.0", "q 0", "q. 0"],
+        needs="q0|q.0|q 0|q. 0",
     ),
-    _rule(rf"(?<![\w.]){_NUMBER}\s?-?(?P<unit>h)(?:r|ou?r)?ly\b", _every, needs=["hrly", "hourly", "hly"]),
+    _Rule(rf"(?<![\w.]){_NUMBER}\s?-?(?P<unit>h)(?:r|ou?r)?ly\b", _every, needs="hrly|hourly|hly"),
     # x3, x 7-10 days; not 4 x 3 cm, 3"x2", "x 6 .8 cm", 10^9, nor a block "x 1 D"
-    _rule(
+    _Rule(
         rf"[xX](?<!\w[xX])\s?(?P<n>\d{{1,3}}(?:\.\d|\s1/2)?{_RANGE}?)(?=\s?(?:{_PERIOD}|doses?|nights?|(?-i:[dhw]))\b)",
         lambda m: f"for {_counted(m)}",
-        needs=["x0", "x 0"],
+        needs="x0|x 0",
     ),
-    _rule(
+    _Rule(
         r"[xX](?<!\w[xX])(?<!\d\s[xX])(?<!\d[\"”″][xX])(?<!\d[\"”″]\s[xX])(?:(?<=x)|\s)\s?(?P<n>\d{1,3}(?:[-–]\d{1,3})?)"
         r"(?![\w%/^]|\s?\.\d|[-–]\d|\s?(?:x|cm|em|mm|mg|ml|by|inch|inches)\b)",
         _times,
-        needs=["x0", "x 0"],
+        needs="x0|x 0",
         flags=0,
     ),
-    _rule(
+    _Rule(
         r"(?<!\w)(?:AA&?O|A\s?&\s?O|A/O|AO|A\+O)\s?[x×]\s?(?P<n>[1-4])\b",
         lambda m: f"alert and oriented {_times(m)}",
-        needs=["ox0", "ox 0", "o x0", "o x 0", "o×0", "o ×0"],
+        needs="ox0|ox 0|o x0|o x 0|o×0|o ×0",
     ),
-    _rule(
+    _Rule(
         # Not "rotavirus G3 G4 P1", its serotypes.
         r"\bG(?<!G\d\sG)(?P<g>\d{1,2})\s?,?\s?P\s?(?P<p>\d{1,4}(?:-\d){0,3})(?:\s?,?\s?A[bB]?(?P<a>\d))?(?![\w[])",
         _gravida,
-        needs=["g0"],
+        needs="g0",
         flags=0,
     ),
-    _rule(r"\bPOD\s?#?\s?(?P<n>\d{1,3})\b", r"postoperative day \g<n>", needs=["pod"], flags=0),
-    _rule(r"\bHD\s?#\s?(?P<n>\d{1,3})\b", r"hospital day \g<n>", needs=["hd#", "hd #"], flags=0),
-    _rule(r"\bDOL\s?#?\s?(?P<n>\d{1,3})\b", r"day of life \g<n>", needs=["dol"], flags=0),
-    _rule(
+    _Rule(r"\bPOD\s?#?\s?(?P<n>\d{1,3})\b", r"postoperative day \g<n>", needs="pod", flags=0),
+    _Rule(r"\bHD\s?#\s?(?P<n>\d{1,3})\b", r"hospital day \g<n>", needs="hd#|hd #", flags=0),
+    _Rule(r"\bDOL\s?#?\s?(?P<n>\d{1,3})\b", r"day of life \g<n>", needs="dol", flags=0),
+    _Rule(
         r"\bD\s?(?P<n>5|10|20|50)\s?(?P<half>(?:1/2|½|0?\.45%?)\s?)?(?P<base>W|NS|LR|RL)\b",
         _dextrose,
-        needs=["d0w", "d00w", "d0n", "d00n", "d0l", "d0 0/0", "d0 n", "d00 w", "d0 w"],
+        needs="d0w|d00w|d0n|d00n|d0l|d0 0/0|d0 n|d00 w|d0 w",
         flags=0,
     ),
     # 27yo, 45 y/o M, 9 mo old, 4 1/2 mo old
-    _rule(
+    _Rule(
         r"(?P<n>\d(?:(?<![\w./-]\d)|(?<=\s1/2))\d{0,2})\s?-?(?P<age>(?!mom\b)(?P<unit>[ymwd])[./]?o\.?)"
         r"(?=[MF]?(?!\w))(?P<old>(?=[\s-]+old\b))?",
         _aged,
-        needs=[
-            "0yo",
-            "0 yo",
-            "0-yo",
-            "0y/o",
-            "0 y/o",
-            "0y.o",
-            "0 y.o",
-            "0mo",
-            "0 mo",
-            "0-mo",
-            "0m/o",
-            "0 m/o",
-            "0wo",
-            "0do",
-        ],
+        needs="0yo|0 yo|0-yo|0y/o|0 y/o|0y.o|0 y.o|0mo|0 mo|0-mo|0m/o|0 m/o|0wo|0do",
         group="age",
     ),
-    _rule(
+    _Rule(
         r"\d(?<![\w./-]\d)\d{0,2}\s?-?(?:y\.?o\.?|y/o|yr old|year old|year-old)\s?(?P<sex>[MF])(?!\w)",
         lambda m: {"M": "male", "F": "female"}[m["sex"]],
-        needs=[
-            "yom",
-            "yof",
-            "yo m",
-            "yo f",
-            "y/o m",
-            "y/o f",
-            "y.o. m",
-            "y.o. f",
-            "old m ",
-            "old f ",
-            "old m,",
-            "old f,",
-        ],
+        needs="yom|yof|yo m|yo f|y/o m|y/o f|y.o. m|y.o. f|old m |old f |old m,|old f,",
         group="sex",
         flags=0,
     ),
     # w/ fever, w/fever, p/vax, p/1st; R shoulder, (L) arm
-    _rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b)(?!in\b|out\b|wo\b)", "with", needs=["w/"]),
-    _rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2})|P/(?=\s?[a-z]{3}))", "after", needs=["p/"], flags=0),
-    _rule(
-        r"(?<![\w/&])(?P<word>[wp])/(?P<n>\d+(?:st|nd|rd|th)?)", _after_or_with, needs=["w/0", "p/0"], flags=0
-    ),
-    _rule(
+    _Rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b)(?!in\b|out\b|wo\b)", "with", needs="w/"),
+    _Rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2})|P/(?=\s?[a-z]{3}))", "after", needs="p/", flags=0),
+    _Rule(r"(?<![\w/&])(?P<word>[wp])/(?P<n>\d+(?:st|nd|rd|th)?)", _after_or_with, needs="w/0|p/0", flags=0),
+    _Rule(
         rf"(?P<side>[RL])(?<![\w.'][RL])(?=[ .-]\s?(?i:{_SIDED})\b)",
         lambda m: _SIDES[m["side"]],
-        needs=[f"{before}{side}{after}" for before in ' ("/-,' for side in "rl" for after in " .-"],
+        needs="|".join(f"{before}{side}{after}" for before in ' ("/-,' for side in "rl" for after in " .-"),
         flags=0,
     ),
-    _rule(r"\((?P<side>[RL])\)", lambda m: _SIDES[m["side"]], needs=["(r)", "(l)"], group="side", flags=0),
+    _Rule(r"\((?P<side>[RL])\)", lambda m: _SIDES[m["side"]], needs="(r)|(l)", group="side", flags=0),
     # T98.6, BP120/80, HR72, RR16
-    _rule(
+    _Rule(
         r"(?<!\w)(?P<t>T)(?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))",
         _fever_or_not,
-        needs=["t0"],
+        needs="t0",
         group="t",
         flags=0,
     ),
-    _rule(r"(?<!\w)(?P<s>BP)(?=\d{2,3}/\d{2,3}\b)", "blood pressure", needs=["bp0"], group="s", flags=0),
-    _rule(r"(?<!\w)(?P<s>HR)(?=\d{2,3}\b)", "heart rate", needs=["hr0"], group="s", flags=0),
-    _rule(r"(?<!\w)(?P<s>RR)(?=\d{1,2}\b)", "respiratory rate", needs=["rr0"], group="s", flags=0),
+    _Rule(r"(?<!\w)(?P<s>BP)(?=\d{2,3}/\d{2,3}\b)", "blood pressure", needs="bp0", group="s", flags=0),
+    _Rule(r"(?<!\w)(?P<s>HR)(?=\d{2,3}\b)", "heart rate", needs="hr0", group="s", flags=0),
+    _Rule(r"(?<!\w)(?P<s>RR)(?=\d{1,2}\b)", "respiratory rate", needs="rr0", group="s", flags=0),
     # for 3/7, 2/52, 6/12 as British notes count days, weeks and months
-    _rule(
+    _Rule(
         r"(?<![\w./])(?P<n>\d{1,2}(?:-\d{1,2})?)/(?P<parts>7|52|12)(?![/\d])",
         _period_of,
-        needs=[f"{end} {number}/" for end in "rxtney" for number in ("0", "00", "0-0")],
+        needs="|".join(f"{end} {number}/" for end in "rxtney" for number in ("0", "00", "0-0")),
     ),
 )
 _REGIONS = {"C": "cervical", "T": "thoracic", "L": "lumbar", "S": "sacral"}
 _STAGED = {"T": "primary tumor", "N": "regional lymph nodes", "M": "distant metastasis"}
 _BY = {"p": "pathologic ", "c": "clinical ", "y": "post-therapy ", "": ""}
 _CODES = _Rules(
-    _rule(
+    _Rule(
         r"\b(?P<by>y?[pc]?)(?P<part>[TNM])(?P<n>[0-4][a-d]?|is|X|x)(?![\w-])",
         lambda m: f"{_BY[m['by'][-1:]]}{_STAGED[m['part']]} {m['n']}",
-        needs=[f"{part}{n}" for part in "tnm" for n in ("0", "is", "x")],
+        needs="|".join(f"{part}{n}" for part in "tnm" for n in ("0", "is", "x")),
         flags=0,
     ),
-    _rule(
+    _Rule(
         r"\b(?P<region>[CTLS])(?P<n>\d{1,2})(?![\w.])",
         lambda m: f"{_REGIONS[m['region']]} {m['n']}",
-        needs=["c0", "t0", "l0", "s0"],
+        needs="c0|t0|l0|s0",
         flags=0,
     ),
-    _rule(r"\bCD(?P<n>\d{1,3}[a-z]?)\b", r"cluster of differentiation \g<n>", needs=["cd"], flags=0),
+    _Rule(r"\bCD(?P<n>\d{1,3}[a-z]?)\b", r"cluster of differentiation \g<n>", needs="cd", flags=0),
 )
 _INITIALS = re.compile(r"\b(?:named|called|initials)\s([A-Z]\.[A-Z])\b")
 _NEVER = r"(?!)"

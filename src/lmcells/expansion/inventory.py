@@ -107,7 +107,6 @@ class SenseInventory:
 
     @property
     def short_forms(self) -> tuple[str, ...]:
-        """The short forms."""
         return tuple(self.by_short_form)
 
     @property

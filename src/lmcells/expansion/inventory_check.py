@@ -13,7 +13,7 @@ not at all: an *unknown* sense is always ranked last.
 import difflib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any, Literal
@@ -62,29 +62,25 @@ class Finding:
 def review_inventory(inventory: SenseInventory) -> list[Finding]:
     """Return all findings, in the inventory's order."""
     groups = inventory.by_short_form.values()
+    same = _repeated(inventory.short_forms, lambda short_form: short_form.casefold().replace(".", ""))
     return [
-        *find_same_short_forms(inventory.short_forms),
-        *(found for sense in inventory for found in find_repeated_forms(sense)),
+        *(Finding(second, first, second, SAME_SHORT_FORM) for first, second in same),
+        *(
+            Finding(sense.short_form, first, second, REPEATED_FORM)
+            for sense in inventory
+            for first, second in _repeated(sense.forms, lambda form: " ".join(form.casefold().split()))
+        ),
         *(found for senses in groups for found in find_near_duplicates(senses)),
     ]
 
 
-def find_same_short_forms(short_forms: Iterable[str]) -> Iterator[Finding]:
-    """Yield short forms that differ only in case and dots."""
+def _repeated(written: Iterable[str], key: Callable[[str], str]) -> Iterator[tuple[str, str]]:
+    """Yield what has the same key as something before it, after that."""
     first_of: dict[str, str] = {}
-    for short_form in short_forms:
-        first = first_of.setdefault(short_form.casefold().replace(".", ""), short_form)
-        if first != short_form:
-            yield Finding(short_form, first, short_form, SAME_SHORT_FORM)
-
-
-def find_repeated_forms(sense: Sense) -> Iterator[Finding]:
-    """Yield forms of one sense that differ only in case and white space."""
-    first_of: dict[str, str] = {}
-    for form in sense.forms:
-        first = first_of.setdefault(" ".join(form.casefold().split()), form)
-        if first != form:
-            yield Finding(sense.short_form, first, form, REPEATED_FORM)
+    for each in written:
+        first = first_of.setdefault(key(each), each)
+        if first != each:
+            yield first, each
 
 
 def find_near_duplicates(senses: Iterable[Sense]) -> Iterator[Finding]:
@@ -173,7 +169,6 @@ class SenseKnowledge:
         return WORST_FIRST.index(self.how), -len(self.unknown_words), self.count
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         fields = {
             "short_form": self.sense.short_form,
             "long_form": self.sense.long_form,

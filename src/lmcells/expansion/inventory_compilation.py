@@ -37,7 +37,6 @@ class Compilation:
     n_kept: int  # phrases that the store has from more occurrences
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return asdict(self)
 
 

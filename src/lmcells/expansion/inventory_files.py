@@ -36,13 +36,9 @@ def as_inventory(given: InventoryLike) -> SenseInventory:
     if isinstance(given, str | Path):
         return load_inventory(Path(given))
     rules = as_rules(given)
-    for number, rule in enumerate(rules, start=1):
-        if rule.action != "add" or rule.where:
-            raise InventoryError(_not_plain(f"entry {number}", rule))
-    inventory = SenseInventory.from_senses(rule.sense for rule in rules)
-    if not len(inventory):
+    if not rules:
         raise InventoryError("the inventory is empty. Give at least one sense.")
-    return inventory
+    return _plain((f"entry {number}", rule) for number, rule in enumerate(rules, start=1))
 
 
 def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
@@ -65,12 +61,7 @@ def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
 
 def load_inventory(path: Path) -> SenseInventory:
     """Read an inventory without rules; one with rules needs another to extend, and is refused."""
-    grouped: dict[str, list[Sense]] = {}
-    for place, rule in load_rules(path):  # refuses duplicates
-        if rule.action != "add" or rule.where:
-            raise InventoryError(f"{path}: {_not_plain(place, rule)}")
-        grouped.setdefault(rule.sense.short_form, []).append(rule.sense)
-    return SenseInventory({short_form: tuple(senses) for short_form, senses in grouped.items()})
+    return _plain((f"{path}: {place}", rule) for place, rule in load_rules(path))
 
 
 def load_rules(path: Path) -> list[tuple[str, SenseRule]]:
@@ -231,9 +222,15 @@ def _conditions(where: Any) -> tuple[tuple[str, str], ...]:
     return conditions
 
 
-def _not_plain(place: str, rule: SenseRule) -> str:
-    what = f"{rule.action} is a rule" if rule.action != "add" else f"depends on {rule.where[0][0]!r}"
-    return f"{place}: {what}, but the inventory is used alone here. Give plain senses."
+def _plain(rules: Iterable[tuple[str, SenseRule]]) -> SenseInventory:
+    """Return the inventory of rules that only add senses."""
+    senses = []
+    for place, rule in rules:
+        if rule.action != "add" or rule.where:
+            what = f"{rule.action} is a rule" if rule.action != "add" else f"depends on {rule.where[0][0]!r}"
+            raise InventoryError(f"{place}: {what}, but the inventory is used alone here. Give plain senses.")
+        senses.append(rule.sense)
+    return SenseInventory.from_senses(senses)
 
 
 # Writing

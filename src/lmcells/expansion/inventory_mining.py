@@ -125,7 +125,6 @@ class _Connected:
         self._towards: dict[Hashable, Hashable] = {}
 
     def root(self, thing: Hashable) -> Hashable:
-        """Return the representative of a component."""
         path = []
         while (towards := self._towards.setdefault(thing, thing)) != thing:
             path.append(thing)
@@ -183,7 +182,7 @@ class DefinitionCounts:
         self.n_notes += 1
         defined: dict[str, set[Wording]] = {}
         for text in _pieces(note):
-            for definition in find_definitions(text, self._spells):
+            for definition in find_definitions(text, self._lookup):
                 if not _is_a_name(text, definition):
                     self.n_definitions += 1
                     wording = Wording(definition.short_form, definition.long_form)
@@ -217,15 +216,11 @@ class DefinitionCounts:
             (each for counts in self._n_notes_with.values() for each in self._senses(counts)), key=_rank
         )
 
-    def _spells(self, short_form: str, words: str) -> str | None:
-        sense = self._lookup(short_form, words)
-        return sense.long_form if sense else None
-
     def _senses(self, counts: Counter[frozenset[Wording]]) -> Iterator[ProposedSense]:
         """Yield the senses of short forms that differ only in case and dots."""
         wordings = sorted({wording for together in counts for wording in together})
         # A known sense keeps its name however the short form is written.
-        name_of = {each.long_form: name for each in wordings if (name := self._spells(*each))}
+        name_of = {each.long_form: sense.long_form for each in wordings if (sense := self._lookup(*each))}
         groups = group_variants(sorted(each.long_form for each in wordings), known=name_of.get)
         group_of = {long_form: at for at, group in enumerate(groups) for long_form in group}
         gathered = [_Gathered() for _ in groups]

@@ -16,18 +16,16 @@ from fnmatch import translate
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lmcells.errors import InputError
 from lmcells.expansion.inventory import ALL_SENSES, Action, Sense, SenseInventory, SenseRule, form_key
 from lmcells.expansion.inventory_files import InventoryLike, SenseLike, as_rules, load_rules
-from lmcells.notes.sections import AliasTable, find_alias, upper_name
+from lmcells.notes.sections import AliasTable, canonical_name
 
 LayerLike = InventoryLike | Iterable[SenseLike | Path | str]
 SHIPPED_INVENTORY = "clinical_inventory.csv"
 SECTION = "section"
-
-_CACHE_SIZE = 1_000  # contexts whose allowed senses are cached
 
 
 @cache
@@ -154,7 +152,6 @@ class ContextRules:
         self._inventory = inventory
         self._aliases = aliases
         self._rules: dict[str, list[_CompiledRule]] = {}
-        self._known: dict[Any, Allowed] = {}
 
     def __call__(
         self, short_form: str, section: str, metadata: Mapping[str, object] | None = None
@@ -164,16 +161,7 @@ class ContextRules:
         given = {
             name.lower(): " ".join(str(value).casefold().split()) for name, value in (metadata or {}).items()
         }
-        given[SECTION] = self._section(section).casefold()
-        key = short_form, frozenset(given.items())
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) > _CACHE_SIZE:
-                self._known.clear()
-            known = self._known[key] = self._allowed(short_form, given)
-        return known
-
-    def _allowed(self, short_form: str, given: Mapping[str, str]) -> Allowed:
+        given[SECTION] = canonical_name(self._aliases, section).casefold()
         if short_form not in self._rules:
             self._rules[short_form] = list(self._compiled(short_form))
         allowed: set[int] = set()
@@ -199,10 +187,5 @@ class ContextRules:
             yield _CompiledRule(rule.action, named, where)
 
     def _pattern(self, name: str, value: str) -> str:
-        written = self._section(value) if name == SECTION else " ".join(value.split())
+        written = canonical_name(self._aliases, value) if name == SECTION else " ".join(value.split())
         return translate(written.casefold().replace("[", "[[]"))  # "*" and "?" are the only wildcards
-
-    def _section(self, name: str) -> str:
-        """Return the canonical name of a section."""
-        alias = find_alias(self._aliases, name) if name else None
-        return alias.name if alias is not None and alias.name else upper_name(name)

@@ -13,7 +13,7 @@ prose tell what is a known word, and a part of one, for `look_alikes`.
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib import resources
 from operator import mul
 
@@ -124,8 +124,8 @@ class LetterSenses:
 
     def __init__(self, model: PretrainedModel) -> None:
         self._model = model
-        self._known: dict[str, list[tuple[Sense, str, float]]] = {}
-        self._looked_up: dict[str, str | None] = {}
+        self._candidates = lru_cache(_CACHE_SIZE)(self._find_candidates)
+        self._short_form = lru_cache(_CACHE_SIZE)(self._find_short_form)
 
     def find(
         self, text: str, tokens: TokenArrays, taken: Sequence[tuple[int, int]]
@@ -153,23 +153,18 @@ class LetterSenses:
             if self._candidates(short_form):
                 yield start, end, short_form
 
-    def _short_form(self, written: str) -> str | None:
+    def _find_short_form(self, written: str) -> str | None:
         """Return a word in the case in which to look it up if it may be a short form, else None."""
-        if written not in self._looked_up:
-            if len(self._looked_up) > _CACHE_SIZE:
-                self._looked_up.clear()
-            lower = written.lower()
-            is_word = lower in NOT_SHORTHAND or lower in prose_words() or _is_inflected(lower)
-            is_word = is_word or (lower in NAMES and written[0].isupper())
-            short_form = written if written.isupper() else lower
-            may_be = bool(_SHAPE.fullmatch(written)) and not is_word
-            may_be = may_be and (written.isupper() or written[1:].islower())
-            known = may_be and (self._candidates(short_form) or self._candidates(lower))
-            self._looked_up[written] = short_form if known else None
-        return self._looked_up[written]
+        lower = written.lower()
+        is_word = lower in NOT_SHORTHAND or lower in prose_words() or _is_inflected(lower)
+        is_word = is_word or (lower in NAMES and written[0].isupper())
+        short_form = written if written.isupper() else lower
+        may_be = bool(_SHAPE.fullmatch(written)) and not is_word
+        may_be = may_be and (written.isupper() or written[1:].islower())
+        known = may_be and (self._candidates(short_form) or self._candidates(lower))
+        return short_form if known else None
 
     def senses(self, short_form: str) -> list[Sense]:
-        """Return the candidates of a short form."""
         return [sense for sense, _, _ in self._candidates(short_form)]
 
     def decide(self, short_form: str, fits: Floats, *, temperature: float) -> tuple[Candidate, ...]:
@@ -194,15 +189,10 @@ class LetterSenses:
             *(Candidate(known[i][0].long_form, float(probabilities[i]) * PRECISION) for i in others),
         )
 
-    def _candidates(self, short_form: str) -> list[tuple[Sense, str, float]]:
+    def _find_candidates(self, short_form: str) -> list[tuple[Sense, str, float]]:
         """Return (sense, kind of shortening, log p(short form | long form)) of each candidate."""
-        if short_form not in self._known:
-            if len(self._known) > _CACHE_SIZE:
-                self._known.clear()
-            found = self._phrases(short_form) if short_form.isupper() else self._words_shortened(short_form)
-            found.sort(key=lambda candidate: -candidate[2])
-            self._known[short_form] = found[:_MOST_CANDIDATES]
-        return self._known[short_form]
+        found = self._phrases(short_form) if short_form.isupper() else self._words_shortened(short_form)
+        return sorted(found, key=lambda candidate: -candidate[2])[:_MOST_CANDIDATES]
 
     def _words_shortened(self, short_form: str) -> list[tuple[Sense, str, float]]:
         # All vowels of a short form are in the prefix that it shares with the word.
@@ -212,9 +202,8 @@ class LetterSenses:
         last, at = short_form[-1], len(short_form) - 1
         found = []
         for word in self._words[first:end]:
-            how = (
-                shortened(word, short_form) if word.find(last, at) > 0 else None
-            )  # most lack the last letter
+            # Most lack the last letter.
+            how = shortened(word, short_form) if word.find(last, at) > 0 else None
             if how is not None:
                 score = sum(map(mul, WEIGHTS, features(word, short_form)))
                 found.append((Sense(short_form, word, (word,)), how, score))

@@ -88,17 +88,13 @@ class Lexicons:
         model: PretrainedModel,
         inventory: LayerLike,
         *,
-        sections: str,
-        header_rules: Path | None,
         letters: bool,
-        codes: bool,
+        make_reader: Callable[..., NoteReader],
         make_ranker: MakeRanker,
     ) -> None:
         self.inventory = standalone(inventory)
         self._model = model
-        self._style = sections
-        self._header_rules = header_rules
-        self._codes = codes
+        self._make_reader = make_reader
         self._priors = SensePriors.load(model.folder)
         self._make_ranker = make_ranker
         self._start(letters=letters)
@@ -137,26 +133,17 @@ class Lexicons:
         self, inventory: SenseInventory, base: Lexicon | None = None, changed: Collection[str] | None = None
     ) -> Lexicon:
         """Prepare an inventory, reusing what a base has for the short forms that have not changed (None: all have)."""
-        if base is None:
-            read = NoteReader(
-                inventory,
-                sections=self._style,
-                letters=self._letters[0] if self._letters is not None else None,
-                codes=self._codes,
-                header_rules=self._header_rules,
-            )
-        else:
-            read = base.read.over(inventory, changed)
         if base is not None and isinstance(base.ranker, PosteriorRanker):
             ranker: Ranker = base.ranker.over(inventory, changed)
         else:
             ranker = self._make_ranker(self._model, inventory)
-        priors = self._priors if inventory.has_priors else SensePriors({})
         if base is not None:
-            ordinary = base.ordinary
+            read, ordinary = base.read.over(inventory, changed), base.ordinary
         else:
+            read = self._make_reader(inventory, letters=self._letters[0] if self._letters else None)
             has_ordinary = isinstance(ranker, MaskedSpanRanker)
             ordinary = OrdinaryReadings(self._model, MaskedSpanRanker) if has_ordinary else None
+        priors = self._priors if inventory.has_priors else SensePriors({})
         below = (None, ()) if changed is None else (base, changed)
         return Lexicon(inventory, read, ranker, self._letters, priors, ordinary, *below)
 

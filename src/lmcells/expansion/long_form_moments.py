@@ -148,7 +148,6 @@ class LongFormOccurrences:
         return np.bincount(self._segment_metadata[segments], minlength=self._n_metadata)
 
     def of_phrase(self, phrase: Sequence[int]) -> Ids:
-        """Return where a sequence of word ids occurs within a segment."""
         key = tuple(phrase)
         if key not in self._found:
             self._found[key] = self._search(key)

@@ -97,7 +97,7 @@ class NoteReader:
         """Return the occurrences in order; `sections` and `metadata` are the note's, if the caller knows them."""
         note = TokenizedText.of(text)
         found = self._find(text, note.tokens)
-        definitions = find_definitions(text, self._spells)
+        definitions = find_definitions(text, self._lookup)
         counted = find_counted(text) + (find_codes(text) if self._codes else [])
         read_out = {(each.start, each.end): each.long_form for each in counted}
         if read_out:
@@ -173,10 +173,6 @@ class NoteReader:
     def _is_ruled(self, short_form: str) -> bool:
         """Whether the inventory has rules for a short form, or forbids all its senses."""
         return short_form in self._inventory.rules or not self._inventory.by_short_form[short_form]
-
-    def _spells(self, short_form: str, words: str) -> str | None:
-        sense = self._lookup(short_form, words)
-        return sense.long_form if sense else None
 
     def _meanings(
         self, found: list[Found], definitions: list[Definition]

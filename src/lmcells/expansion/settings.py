@@ -39,7 +39,6 @@ class ExpanderSettings:
         return tuple(Path(name) for name in named if name is not None)
 
     def open(self) -> Expander:
-        """Load the model and return an expander."""
         expander = Expander.from_pretrained(
             self.model,
             inventory=self.inventory or None,

@@ -1,11 +1,12 @@
 """The window of a mention: its section, and the words around it.
 
 A text is tokenised once; mentions carry its tokens, and `WindowReader` extracts the windows of a batch by array
-operations. `tokens_around` is the reference, token by token; a test checks that the two agree.
+operations. `tests/expansion/test_windows.py` has the reference, token by token, and checks that the two agree.
 """
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from lmcells.corpus.corpus import RADIUS
 from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.notes.sections import find_alias, load_aliases, upper_name
-from lmcells.notes.tokens import Token, TokenArrays, find_tokens, hash_word, hash_words, iterate_tokens, spell
+from lmcells.notes.tokens import Token, TokenArrays, find_tokens, hash_word, hash_words, spell
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.subwords import Subwords
 
@@ -36,7 +37,6 @@ class TokenizedText:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Tokenise a text."""
         return cls(text, find_tokens(text, stop_words=True))
 
 
@@ -64,51 +64,14 @@ class ReadWindows:
     center_mask: Mask  # (B,) whether the short form is in the vocabulary
     context: Integers  # (B, 2 * radius), one more if the masked span has an id
     context_mask: Mask  # like context
-    unknown: npt.NDArray[np.float32] | None = (
-        None  # (n, E) of out-of-vocabulary words; ids follow the model's
-    )
+    # (n, E) of out-of-vocabulary words, whose ids follow the model's
+    unknown: npt.NDArray[np.float32] | None = None
 
 
 def missing_words(read: Mask) -> npt.NDArray[np.float64]:
     """Return log(N / n) for windows with n of N positions read, 0 for a whole one: (B, N) -> (B, 1)."""
     missing: npt.NDArray[np.float64] = np.log(read.shape[1] / read.sum(axis=1, keepdims=True).clip(1))
     return missing
-
-
-def tokens_around(
-    mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS, stop_words: bool = False
-) -> tuple[list[Token], list[Token]]:
-    """Return up to `radius` tokens of `words` on either side; a repeated word counts once."""
-    left: list[Token] = []
-    right: list[Token] = []
-    side, previous = left, ""
-    center = spell(mention.short_form)
-    nearest = None
-    for token in iterate_tokens(mention.text, stop_words=stop_words):
-        if token.end <= mention.start:
-            nearest = token
-        if token.start >= mention.end and side is left:
-            side, previous = right, center
-        if (
-            token.word != previous
-            and (token.end <= mention.start or side is right)
-            and (words is None or token.word in words)
-        ):
-            side.append(token)
-            if len(right) == radius:
-                break
-        previous = token.word
-    if left and left[-1] is nearest and nearest.word == center:
-        left.pop()  # "PT PT": the corpus keeps only one, the center
-    return left[-radius:], right
-
-
-def window_text(mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS) -> str:
-    """Return the window as written, from its first word to its last."""
-    left, right = tokens_around(mention, words=words, radius=radius)
-    start = left[0].start if left else mention.start
-    end = right[-1].end if right else mention.end
-    return mention.text[start:end]
 
 
 def known_section(section: str, known: Container[str]) -> str | None:
@@ -123,15 +86,11 @@ class SectionIds:
 
     def __init__(self, model: PretrainedModel) -> None:
         self._ids = model.section_ids
-        self._found: dict[str | None, int] = {}
+        self._find_cached = lru_cache(_MOST_HEADERS)(self._find)
 
     def __getitem__(self, section: str | None) -> int:
         """Return the id of the header, of its canonical name, of "other", or of no section."""
-        if section not in self._found:
-            if len(self._found) > _MOST_HEADERS:
-                self._found.clear()
-            self._found[section] = self._find(section)
-        return self._found[section]
+        return self._find_cached(section)
 
     def _find(self, section: str | None) -> int:
         if section is not None and (name := known_section(section, self._ids) or OTHER) in self._ids:
@@ -148,9 +107,9 @@ class WindowReader:
 
     def __init__(
         self,
-        word_ids: Mapping[str, int],
+        word_ids: Mapping[str, int] | None,
         *,
-        radius: int,
+        radius: int = RADIUS,
         hides_center: bool = False,
         mask_id: int | None = None,
         subwords: Subwords | None = None,
@@ -159,6 +118,7 @@ class WindowReader:
         """With `hides_center` the short form is masked; `mask_id` replaces it in the context.
 
         Out-of-vocabulary words are dropped, or embedded by `subwords`; stop words are dropped unless `stop_words`.
+        Without a vocabulary (None) any word is read, for `words_read` and `text_of`.
         """
         self._word_ids = word_ids
         self._radius = radius
@@ -166,11 +126,12 @@ class WindowReader:
         self._mask_id = mask_id
         self._subwords = subwords
         self._stop_words = stop_words
-        hashes = hash_words(word_ids)
+        known = word_ids or {}
+        hashes = hash_words(known)
         order = np.argsort(hashes)
         # A sentinel with the largest hash, so that an index past the end is safe.
         self._hashes = np.append(hashes[order], np.uint64(2**64 - 1))
-        self._ids = np.append(np.array(list(word_ids.values()), np.int64)[order], _NONE)
+        self._ids = np.append(np.array(list(known.values()), np.int64)[order], _NONE)
 
     def __call__(self, mentions: Sequence[Mention]) -> ReadWindows:
         """Return up to `radius` words on either side of each mention, as in a corpus."""
@@ -178,7 +139,8 @@ class WindowReader:
         context = np.zeros((len(mentions), 2 * self._radius + n_masks), np.int64)
         mask = np.zeros(context.shape, np.bool_)
         spelt = {short_form: spell(short_form) for short_form in {each.short_form for each in mentions}}
-        id_of = {short_form: self._word_ids.get(word, _NONE) for short_form, word in spelt.items()}
+        word_ids = self._word_ids or {}
+        id_of = {short_form: word_ids.get(word, _NONE) for short_form, word in spelt.items()}
         center = np.array([id_of[each.short_form] for each in mentions], np.int64)
         center_mask = (center != _NONE) & (not self._hides_center)
         unknown = None
@@ -213,6 +175,12 @@ class WindowReader:
             read.append(both)
         return read
 
+    def text_of(self, mention: Mention) -> str:
+        """Return a window as written, from its first word to its last."""
+        ((left, right),) = self.words_read([mention])
+        start = left[0].start if left else mention.start
+        return mention.text[start : right[-1].end if right else mention.end]
+
     def _tokens_of(self, mentions: Sequence[Mention]) -> "_BatchTokens":
         """Concatenate the tokens of the mentions' notes, as far as the mentions' texts extend."""
         mentions = _with_tokens(mentions)
@@ -235,7 +203,8 @@ class WindowReader:
             length += last - first + 1
         starts, ends, hashes = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         at = np.searchsorted(self._hashes, hashes)
-        ids = np.where(self._hashes[at] == hashes, self._ids[at], _NONE)
+        is_known = self._hashes[at] == hashes
+        ids = np.where(is_known, self._ids[at], _NONE if self._word_ids is not None else 0)
         spellings = self._number_unknown("\n".join(texts), starts, ends, hashes, ids)
         begins = np.array([shift_of[id(each.note)] + each.offset for each in mentions], np.int64)
         return _BatchTokens(starts, ends, hashes, ids, spellings, begins)

@@ -16,7 +16,7 @@ from lmcells.files import atomic_write
 from lmcells.integrations.exports import AnnotatedNote
 from lmcells.integrations.rows import Kind, RowLayout, check_format, open_rows
 from lmcells.notes.note import Note
-from lmcells.notes.sections import find_alias, load_aliases, upper_name
+from lmcells.notes.sections import canonical_name, load_aliases
 
 COLUMNS = tuple(
     "note_nlp_id note_id section_concept_id snippet offset lexical_variant note_nlp_concept_id "
@@ -69,8 +69,7 @@ def read_section_concepts(path: Path) -> tuple[tuple[str, int], ...]:
                 if not (row["section"] or "").strip() or not _WHOLE.fullmatch(concept):
                     place = f"{path}, line {rows.line_num}"
                     raise FormatError(f"{place}: needs a section and a whole concept_id.")
-                alias = find_alias(aliases, row["section"])
-                found[alias.name if alias and alias.name else upper_name(row["section"])] = int(concept)
+                found[canonical_name(aliases, row["section"])] = int(concept)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}. Check the path.") from error
     return tuple(sorted(found.items()))

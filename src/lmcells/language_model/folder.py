@@ -4,7 +4,7 @@ Recognising and describing a folder needs no torch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,13 @@ import numpy as np
 
 import lmcells
 from lmcells.corpus import Corpus
-from lmcells.corpus.settings import has_stop_words
 from lmcells.errors import ConfigError, ModelError
 from lmcells.files import FolderFormat, atomic_folder, write_json, write_tensors
 from lmcells.language_model.config import LanguageModelConfig
 from lmcells.pretrained import folder as layout
 from lmcells.pretrained.folder import CONFIG, VOCABULARY, WEIGHTS
 from lmcells.pretrained.save import corpus_record, require_corpus_of, stored_weights
+from lmcells.settings import from_saved
 
 if TYPE_CHECKING:
     from lmcells.language_model.model import LanguageModel
@@ -56,7 +56,7 @@ class PretrainedLanguageModel:
     @property
     def reads_stop_words(self) -> bool:
         """Whether words such as "of" and "the" are read, as they were in training."""
-        return has_stop_words(self.corpus["settings"])
+        return bool(self.corpus["settings"]["stop_words"])
 
 
 def is_language_model(folder: Path) -> bool:
@@ -66,18 +66,12 @@ def is_language_model(folder: Path) -> bool:
 
 def read_folder(folder: Path) -> tuple[LanguageModelConfig, dict[str, Any]]:
     """Return the model's settings, and the index that they are in; every checksum is compared."""
-    saved, path = FORMAT.read_index(folder, verify=True), folder / CONFIG
+    saved = FORMAT.read_index(folder, verify=True)
     layout.require_tokenizer(folder, saved)
-    differing = saved["language_model"].keys() ^ {setting.name for setting in fields(LanguageModelConfig)}
-    if differing:
-        raise ModelError(
-            f"{path} has settings that this lmcells does not know, or lacks some: {', '.join(sorted(differing))}. "
-            "Upgrade lmcells, or train again."
-        )
     try:
-        return LanguageModelConfig(**saved["language_model"]), saved
+        return from_saved(LanguageModelConfig, saved["language_model"]), saved
     except ConfigError as error:
-        raise ModelError(f"{path} is damaged: {error} {_AGAIN}") from None
+        raise ModelError(f"{folder / CONFIG}: {error} {_AGAIN}") from None
 
 
 def save_language_model(

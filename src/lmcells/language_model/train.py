@@ -71,7 +71,6 @@ class EarlyStopping:
         return torch.tensor(values, dtype=torch.float64)
 
     def restore(self, state: Tensor) -> None:
-        """Put back what `state` returned."""
         self.lowest, self.improved, *counts = state.tolist()
         self.n_stale, self.n_unimproved = map(int, counts)
 

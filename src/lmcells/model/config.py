@@ -1,21 +1,13 @@
 """The settings that define a model: its kind, its sizes and the constants of its objective. Needs no torch."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Literal
 
 from lmcells.errors import ConfigError
 from lmcells.settings import Rate, Size, check_fields
 
 ModelKind = Literal["lmc", "bsg", "mbsge"]
 Shapes = dict[str, tuple[int, ...]]
-
-# A saved model must state every setting that decides the shape of a tensor, except `masked_span_reach`:
-# the first models with a masked-span reader did not save it and had 2.
-_ALWAYS_SAVED = (
-    "kind", "n_words", "n_metadata", "n_categories", "cell_dim", "embedding_dim", "hidden_dim", "context_dim",
-    "masks_span", "masked_span_dim", "phrase_dim", "window",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,18 +42,6 @@ class ModelConfig:
     context_mask_rate: Rate = 0.2
     category_rate: Rate = 0.1  # mbsge: how often the note type replaces the center
     section_rate: Rate = 0.2  # mbsge: how often the section does
-
-    @classmethod
-    def from_saved(cls, settings: Mapping[str, Any]) -> Self:
-        """Build the config of a saved model from the mapping that `dataclasses.asdict` made of it."""
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(settings.keys() - known):
-            raise ConfigError(
-                f"the model has settings unknown to this lmcells: {', '.join(unknown)}. Upgrade it."
-            )
-        if missing := [name for name in _ALWAYS_SAVED if name not in settings]:
-            raise ConfigError(f"the model's settings lack {', '.join(missing)}.")
-        return cls(**{"hidden_dropout": False, **settings})  # older models have no dropout there
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -14,13 +14,11 @@ from typing import NamedTuple
 
 from lmcells.notes.tokens import STOP_WORDS
 
-FormLookup = Callable[[str, str], str | None]
-"""A short form and words, as written -> the inventory's sense that the words spell out, by name, or None."""
+FormLookup = Callable[[str, str], object | None]
+"""A short form and words, as written -> the inventory's sense that the words spell out, or None."""
 
 _Span = tuple[int, int]
-_Candidate = tuple[
-    _Span, _Span, bool
-]  # the short form, the text with the long form, whether that begins the text
+_Candidate = tuple[_Span, _Span, bool]  # short form, text with the long form, whether that begins the text
 
 _LONGEST = 20  # characters of a short form
 _MOST_PIECES = 24  # searched for a long form
@@ -35,9 +33,8 @@ _ATTACHED = r"(?<=[^\W_])[(\[][^()\[\]\s]{1,12}[)\]]"  # poly(A), K(+), protein(
 _ASIDE = r"(?<=\s)[(\[][^()\[\]\s]{1,12}[)\]](?=[\s-])"  # interleukin 1 (IL-1) receptor
 BRACKET = re.compile(rf"[(\[](?=((?:[^()\[\]]|{_ATTACHED}|{_ASIDE}){{2,160}})[)\]])")
 _PART = re.compile(r"[^,;]+")
-_MEMBERS = re.compile(
-    r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )\1(?![a-z]{5})"
-)  # "family (UBA1, UBA2)"
+# "family (UBA1, UBA2)"
+_MEMBERS = re.compile(r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )\1(?![a-z]{5})")
 _LEAD = r"\s*(?:(?:or|also|called|termed|named|alias|abbreviated(?: as)?|a\.?k\.?a\.?|i\.?e\.?|hereafter|=)[,:]?\s+)?"
 _SHORT_INSIDE = re.compile(
     rf"{_LEAD}[\"'“‘]?({_SHORT_FORM}(?: {_SHORT_FORM}){{0,2}})\.?[\"'”’]?\s*(?=[)\],;:=])"

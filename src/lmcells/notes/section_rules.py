@@ -23,7 +23,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from lmcells.notes.note import Note, Section
+from lmcells.notes.note import Section
 from lmcells.notes.sections import LONGEST_HEADER, Header, Kind, cover, find_alias, load_aliases, upper_name
 
 _CANDIDATE = r"""
@@ -133,18 +133,10 @@ class SectionRules:
         first = r"[^\W_]" if extra else r"(?:[A-Z0-9]|[a-z](?=[^:\n]{1,60}+:))"
         self._candidate = re.compile(_CANDIDATE.format(first=first, longest=LONGEST_HEADER - 1), re.VERBOSE)
 
-    def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_labels": {}}  # cached from notes: patient data is not pickled
-
     def __call__(self, text: str) -> tuple[Section, ...]:
         return cover(len(text), self.headers(text))
 
-    def of_note(self, note: Note) -> tuple[Section, ...]:
-        """Return the sections of a note's text."""
-        return self(note.text)
-
     def headers(self, text: str) -> list[Header]:
-        """Find the headers of a note."""
         candidates = self._candidates(text)
         layout = _layout(text, candidates)
         in_line = self._in_running_text(text, candidates, layout)

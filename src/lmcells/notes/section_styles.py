@@ -22,7 +22,7 @@ from pathlib import Path
 from lmcells.errors import FormatError
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_rules import SectionRules
-from lmcells.notes.sections import Header, cover, find_alias, load_aliases, upper_name
+from lmcells.notes.sections import Header, canonical_name, cover, load_aliases, upper_name
 
 HeaderFinder = Callable[[Note], list[Header]]  # in order; text before the first is under no header
 NoteSections = Callable[[Note], tuple[Section, ...]]
@@ -39,8 +39,6 @@ _AFTER_BLANKS = re.compile(r" {4}(?:[0-9]{1,4} {0,3})?[A-Z]")
 
 def section_finder(style: str, *, header_rules: Path | None = None) -> NoteSections:
     """Return the function that finds a note's sections, which cover it exactly."""
-    if style == "rules":
-        return SectionRules(header_rules).of_note
     find_headers = header_finder(style, header_rules=header_rules)
     return lambda note: cover(len(note.text), find_headers(note))
 
@@ -59,15 +57,11 @@ def header_finder(style: str, *, header_rules: Path | None = None) -> HeaderFind
         return lambda note: rules.headers(note.text)
     aliases = load_aliases(header_rules)
 
-    def named(header: str | None, name: str) -> str:
-        alias = find_alias(aliases, header) if header else None
-        return alias.name if alias and alias.name else name
-
     def given(note: Note) -> list[Header]:
         if note.sections is not None:
             return [
-                (start, body_start, header, named(header, name))
-                for header, name, start, body_start, _ in note.sections
+                (start, body_start, header, canonical_name(aliases, header) if header else "")
+                for header, _, start, body_start, _ in note.sections
             ]
         if style == "auto":
             return rules.headers(note.text)

@@ -86,6 +86,12 @@ def find_alias(table: AliasTable, header: str) -> Alias | None:
     return alias
 
 
+def canonical_name(table: AliasTable, header: str) -> str:
+    """Return the name of a header by the table, or else its own text as its name."""
+    alias = find_alias(table, header)
+    return alias.name if alias and alias.name else upper_name(header)
+
+
 def load_aliases(extra: Path | None = None) -> AliasTable:
     """Return the shipped table, updated by the user's file, `{"CANONICAL NAME": ["alias", ...]}`."""
     return _shipped_aliases() | (_user_aliases(extra) if extra else {})

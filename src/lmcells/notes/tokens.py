@@ -143,7 +143,6 @@ def iterate_tokens(text: str, *, stop_words: bool = False) -> Iterator[Token]:
 
 
 def _span(text: str, match: re.Match[str]) -> tuple[int, int]:
-    """Return the span of a token, without a possessive."""
     start, end = match.span()
     is_possessive = match.lastgroup is None and end - start > 2 and text.startswith(_POSSESSIVE, end - 2)
     return start, end - 2 if is_possessive else end
@@ -198,7 +197,6 @@ class TokenArrays:
         return self.without(dropped)
 
     def without(self, dropped: npt.NDArray[np.bool_]) -> "TokenArrays":
-        """Return the tokens that are not dropped."""
         kept = (~dropped).nonzero()[0]
         among_capitals = None if self.among_capitals is None else self.among_capitals[kept]
         return TokenArrays(
@@ -207,7 +205,6 @@ class TokenArrays:
 
 
 def hash_word(word: str) -> int:
-    """Return the hash of a word in the vocabulary's spelling."""
     encoded = word.encode("utf-8", "surrogatepass")
     value = 0
     for start in range(0, len(encoded), _WORD_BYTES):
@@ -282,7 +279,6 @@ def _hash_written(written: str) -> int:
 
 
 def _find_marks(text: str, characters: Bytes) -> list[tuple[int, int]]:
-    """Return the spans of de-identification marks."""
     if "[**" not in text and "_" not in text:
         return []
     at = np.flatnonzero(((characters == ord("[")) | (characters == ord("_")))[1:-_WORD_BYTES])
@@ -398,7 +394,6 @@ def _find_spans(
 
 
 def _trim_possessives(lowered: Bytes, joints: Array, starts: Array, ends: Array) -> None:
-    """Remove the 's of possessives, in place."""
     possessive = joints[(lowered[1 + joints] == ord("'")) & (lowered[2 + joints] == ord("s"))]
     if not possessive.size:
         return

@@ -11,11 +11,6 @@ from lmcells.pretrained.pretrained_model import PretrainedModel
 from lmcells.pretrained.save import save_pretrained
 
 __all__ = [
-    "NumpyGaussian",
-    "NumpyModelNetwork",
-    "NumpyPosterior",
-    "NumpyVariationalNetwork",
-    "NumpyWordPrior",
-    "PretrainedModel",
-    "save_pretrained",
-]
+    "NumpyGaussian", "NumpyModelNetwork", "NumpyPosterior", "NumpyVariationalNetwork", "NumpyWordPrior",
+    "PretrainedModel", "save_pretrained",
+]  # fmt: skip

@@ -20,6 +20,7 @@ from lmcells.corpus import WordMetadataCounts
 from lmcells.errors import ConfigError, FormatError, MissingExtra, ModelError
 from lmcells.files import FolderFormat, read_json, read_tensors, write_tensors
 from lmcells.model.config import ModelConfig, Shapes
+from lmcells.settings import from_saved
 
 Array = npt.NDArray[Any]
 
@@ -39,12 +40,6 @@ MODEL_CARD = "README.md"
 REQUIRED = (WEIGHTS, VOCABULARY, SECTIONS, STATISTICS)
 AGAIN = "Train or download the model again."
 
-# Parts of tensor names in the first models, and what they are called now.
-_EARLIER_NAMES = {
-    "directions": "prototypes",
-    "gap_center": "masked_span_center",
-    "gap_reader": "masked_span_reader",
-}
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _COUNTS = ("offsets", "metadata", "counts", "word_counts")
 
@@ -71,7 +66,7 @@ class FolderConfig:
         config = cls(**{name: saved[name] for name in cls.__slots__})
         require_tokenizer(folder, saved)
         try:
-            kind = ModelConfig.from_saved(config.model).kind
+            kind = from_saved(ModelConfig, config.model).kind
         except ConfigError as error:
             raise ModelError(f"{folder / CONFIG}: {error} {AGAIN}") from None
         if kind != config.kind:
@@ -113,15 +108,10 @@ FORMAT = FolderFormat(
 
 
 def load_tensors(path: Path) -> dict[str, Array]:
-    """Read named arrays; old names become today's."""
     try:
-        arrays = read_tensors(path)
+        return read_tensors(path)
     except FormatError as error:
         raise ModelError(str(error)) from None
-    return {
-        ".".join(_EARLIER_NAMES.get(part, part) for part in name.split(".")): array
-        for name, array in arrays.items()
-    }
 
 
 def require_tensors(path: Path, arrays: Mapping[str, Array], expected: Shapes) -> dict[str, Array]:
@@ -150,7 +140,6 @@ def load_names(path: Path, *, expected: int | None = None, distinct: bool = Fals
 
 
 def load_weights(path: Path, config: ModelConfig) -> dict[str, Array]:
-    """Read the tensors of a model, and check them against its settings."""
     arrays = load_tensors(path)
     for name in [name for name in arrays if name.endswith(SCALE)]:
         table = name.removesuffix(SCALE)

@@ -41,7 +41,6 @@ def under(prefix: str, arrays: Arrays) -> dict[str, Array]:
 
 
 def float32(array: Array) -> Floats:
-    """Return an array in single precision, without a copy if it already is."""
     return np.asarray(array, np.float32)
 
 

@@ -158,7 +158,6 @@ class PhraseStore:
         return np.asarray(self.arrays["phrase_center"], np.float32)
 
     def find(self, words: tuple[str, ...]) -> Occurrences | None:
-        """Return the occurrences of a phrase, None if it is not in the store."""
         return self.find_all([words])[0]
 
     def find_all(self, phrases: Sequence[tuple[str, ...]]) -> list[Occurrences | None]:

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lmcells.corpus import WordMetadataCounts
-from lmcells.corpus.settings import has_stop_words
 from lmcells.errors import MissingExtra
 from lmcells.model.config import ModelConfig
 from lmcells.pretrained import folder as layout
@@ -45,7 +44,7 @@ class PretrainedModel:
         """Open a model folder; `verify` also compares every checksum."""
         folder = Path(folder)
         config = layout.FolderConfig.load(folder, verify=verify)
-        sizes = ModelConfig.from_saved(config.model)
+        sizes = ModelConfig(**config.model)
         words = layout.load_names(folder / layout.VOCABULARY, expected=sizes.n_words, distinct=True)
         sections = layout.load_names(
             folder / layout.SECTIONS, expected=None if sizes.kind == "bsg" else sizes.n_metadata
@@ -59,12 +58,12 @@ class PretrainedModel:
     @cached_property
     def sizes(self) -> ModelConfig:
         """The kind of the model and the sizes of its tables and layers."""
-        return ModelConfig.from_saved(self.config.model)
+        return ModelConfig(**self.config.model)
 
     @cached_property
     def reads_stop_words(self) -> bool:
         """Whether words such as "of" and "the" are read, as they were in training."""
-        return has_stop_words(self.config.corpus["settings"])
+        return bool(self.config.corpus["settings"]["stop_words"])
 
     @cached_property
     def word_ids(self) -> dict[str, int]:

@@ -39,7 +39,7 @@ SETTING = "[[selection.setting]]\nname = 'a'\n"
         ("seeds = [0, 1]", "seeds = [1, 1]", "seeds is [1, 1]"),
         ("min_count = 0", "min_cout = 0", "corpus.min_cout is not known"),
         ("min_count = 0", "min_cout = 0", "Nearest: 'min_count'"),
-        ("min_count = 0", "min_count = -1", "corpus.min_count: found -1, allowed: 0 or more"),
+        ("min_count = 0", "min_count = -1", "corpus.min_count is -1; allowed: an integer of at least 0"),
         ("min_count = 0", 'min_count = "ten"', "corpus.min_count is 'ten'; allowed: a whole number"),
         ("min_count = 0", 'sections = "mine"', "corpus.sections is 'mine'; allowed: auto, paper"),
         ("min_count = 0", 'format = "doc"', "corpus.format is 'doc'; allowed: auto"),

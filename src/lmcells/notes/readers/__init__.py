@@ -13,12 +13,6 @@ from lmcells.notes.readers.records import Columns
 from lmcells.notes.readers.report import ReadReport
 
 __all__ = [
-    "FORMATS",
-    "Columns",
-    "ListedFile",
-    "ReadReport",
-    "cut_notes",
-    "detect_format",
-    "read_listed",
+    "FORMATS", "Columns", "ListedFile", "ReadReport", "cut_notes", "detect_format", "read_listed",
     "read_notes",
-]
+]  # fmt: skip

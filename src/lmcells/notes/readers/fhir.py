@@ -34,11 +34,11 @@ def read_fhir(rows: NoteFile) -> Iterator[Note]:
     """Yield the notes of a FHIR file; other resources are counted as skipped."""
     with rows.open() as file:
         for line, resource in _resources(file, rows.path):
-            note = _note(resource, rows, line) if isinstance(resource, dict) else "not a FHIR resource"
-            if isinstance(note, str):
-                rows.skip(note, line)
-            elif note is not None:
-                yield note
+            found = _note(resource, rows, line) if isinstance(resource, dict) else "not a FHIR resource"
+            if isinstance(found, str):
+                rows.skip(found, line)
+            else:
+                yield from found
 
 
 def _resources(file: io.BufferedReader, path: Path) -> Iterator[tuple[int, Any]]:
@@ -75,7 +75,7 @@ def _entries(resource: Any) -> Iterable[Any]:
     return [each.get("resource") for each in _objects(resource.get("entry"))]
 
 
-def _note(resource: dict[str, Any], rows: NoteFile, line: int) -> Note | str | None:
+def _note(resource: dict[str, Any], rows: NoteFile, line: int) -> list[Note] | str:
     """Return the note of a resource, or why it has none."""
     kind = resource.get("resourceType")
     if kind not in _RESOURCES:
@@ -107,7 +107,6 @@ def _text(attachments: list[dict[str, Any]]) -> str | None:
 
 
 def _name(concept: Any) -> str:
-    """Return the name of a CodeableConcept."""
     if not isinstance(concept, dict):
         return ""
     names = [concept.get("text"), *(each.get("display") for each in _objects(concept.get("coding")))]

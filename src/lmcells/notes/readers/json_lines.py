@@ -45,9 +45,7 @@ def read_json_lines(rows: NoteFile) -> Iterator[Note]:
                 continue
             metadata = _metadata(document, choice, partial(rows.warn, line=line))
             note_id = None if found_id is None else str(found_id)
-            note = rows.note(text, note_id, metadata, row=n_row, line=line, sections=sections)
-            if note is not None:
-                yield note
+            yield from rows.note(text, note_id, metadata, row=n_row, line=line, sections=sections)
     if rows.part is not None:  # `cut_json_lines` has seen a document
         return
     if n_row == 0:
@@ -58,9 +56,7 @@ def read_json_lines(rows: NoteFile) -> Iterator[Note]:
             "convert an array with: jq -c '.[]'."
         )
     if not has_text:
-        records.require(
-            choice_for(found=first_keys), layout=records.DOCUMENTS, found=first_keys, path=rows.path
-        )
+        rows.choose(first_keys, layout=records.DOCUMENTS)  # says what is missing
 
 
 def cut_json_lines(path: Path, columns: Columns) -> Iterator[Part | None]:

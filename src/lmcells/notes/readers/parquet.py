@@ -19,15 +19,12 @@ BYTES = ("binary", "large_binary", "binary_view")
 
 
 def read_parquet(rows: NoteFile) -> Iterator[Note]:
-    """Yield the notes of a Parquet file."""
     path = rows.path
     _check_magic(path)
     try:
         with _open(path) as file:
             part = rows.part or Part(0, file.num_row_groups)
-            found = file.schema_arrow.names
-            choice = records.choose(rows.columns, layout=records.DOCUMENTS, found=found)
-            records.require(choice, layout=records.DOCUMENTS, found=found, path=path)
+            choice = rows.choose(file.schema_arrow.names, layout=records.DOCUMENTS)
             _check_types(choice, file.schema_arrow, path)
             used = [choice.text, choice.sections, choice.id, *(column for _, column in choice.metadata)]
             names = list(dict.fromkeys(name for name in used if name is not None))
@@ -74,9 +71,7 @@ def _notes(batch: Any, rows: NoteFile, choice: Choice, *, first_row: int) -> Ite
         text, sections = document or (given or "", None)
         metadata = {key: column[at] or "" for key, column in kept}
         row = first_row + at
-        note = rows.note(text, found_id, metadata, row=row, line=row, sections=sections)
-        if note is not None:
-            yield note
+        yield from rows.note(text, found_id, metadata, row=row, line=row, sections=sections)
 
 
 def _documents(column: Any) -> Iterator[tuple[str, tuple[Section, ...]] | None]:

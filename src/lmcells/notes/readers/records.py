@@ -186,8 +186,13 @@ class NoteFile:
             yield file
         self.report.advance(self.part.end - self.part.start)
 
+    def choose(self, found: Sequence[str], *, layout: Layout) -> Choice:
+        """Choose the columns to read of those found; refuses a file that lacks what is needed."""
+        choice = choose(self.columns, layout=layout, found=found)
+        require(choice, layout=layout, found=found, path=self.path)
+        return choice
+
     def skip(self, reason: str, line: int | None = None) -> None:
-        """Count a row without a note."""
         self.report.skip(reason, line, path=self.path)
 
     def warn(self, reason: str, line: int | None = None) -> None:
@@ -203,11 +208,11 @@ class NoteFile:
         row: int,
         line: int,
         sections: tuple[Section, ...] | None = None,
-    ) -> Note | None:
-        """Return the note of a row; a row without text is counted as skipped."""
+    ) -> list[Note]:
+        """Return the note of a row, as a list; a row without text has none, and is counted as skipped."""
         if not text or text.isspace():
             self.skip(EMPTY_NOTE, line)
-            return None
+            return []
         given = text, found_id or "", *metadata.values()
         if not all(map(str.isascii, given)):
             mended = tuple(map(mend, given))
@@ -224,7 +229,7 @@ class NoteFile:
         kept = {
             key: stripped for key, value in zip(metadata, values, strict=True) if (stripped := value.strip())
         }
-        return Note(id_, text, kept, sections)
+        return [Note(id_, text, kept, sections)]
 
 
 def text_file_id(path: Path, *, folder: Path | None) -> str:

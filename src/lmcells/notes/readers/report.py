@@ -39,7 +39,6 @@ class ReadReport:
 
     @property
     def n_seen(self) -> int:
-        """The number of rows."""
         return self.n_read + self.n_skipped
 
     @property
@@ -49,7 +48,6 @@ class ReadReport:
 
     @contextmanager
     def reading(self, file: io.BufferedReader) -> Iterator[None]:
-        """Follow the reading of a file."""
         self._file, size = file, os.fstat(file.fileno()).st_size
         try:
             yield
@@ -85,7 +83,6 @@ class ReadReport:
         self.advance(later.n_bytes)
 
     def skip(self, reason: str, line: int | None = None, *, path: Path | None = None) -> None:
-        """Count a row without a note."""
         self.skipped[reason] += 1
         self._remember(reason, line, path)
 
@@ -100,7 +97,6 @@ class ReadReport:
             self.first_seen[reason] = ":".join(filter(None, place))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         warnings, first_seen = dict(self.warnings), dict(self.first_seen)
         self.ids.close_block()
         if self.ids.n_repeated:

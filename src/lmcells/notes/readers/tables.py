@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lmcells.errors import FormatError
 from lmcells.notes.note import Note
-from lmcells.notes.readers import opening, records
+from lmcells.notes.readers import opening
 from lmcells.notes.readers.records import Layout, NoteFile, Part
 
 MAX_HEADER_CHARS = 1024 * 1024
@@ -32,8 +32,7 @@ def read_table(notes: NoteFile, *, delimiter: str, layout: Layout) -> Iterator[N
                 header = _header(_all_rows(first_lines, delimiter=delimiter, path=notes.path), notes.path)
         else:
             header = _header(rows, notes.path)
-        choice = records.choose(notes.columns, layout=layout, found=header)
-        records.require(choice, layout=layout, found=header, path=notes.path)
+        choice = notes.choose(header, layout=layout)
         text_at = header.index(choice.text or "")
         id_at = header.index(choice.id) if choice.id is not None else None
         flag_at = header.index(choice.error_flag) if choice.error_flag is not None else None
@@ -49,9 +48,7 @@ def read_table(notes: NoteFile, *, delimiter: str, layout: Layout) -> Iterator[N
             else:
                 found_id = row[id_at] if id_at is not None else None
                 metadata = {key: row[at] for key, at in kept}
-                note = notes.note(row[text_at], found_id, metadata, row=n_row, line=line)
-                if note is not None:
-                    yield note
+                yield from notes.note(row[text_at], found_id, metadata, row=n_row, line=line)
 
 
 def _text(file: io.BufferedReader) -> io.TextIOWrapper:
