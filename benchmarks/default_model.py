@@ -3,10 +3,11 @@
 python benchmarks/default_model.py                               # all of it: a GPU for the training, a CPU for the rest
 python benchmarks/default_model.py --only self-training corpus long-forms   # here, then on a machine with a GPU:
 python benchmarks/default_model.py --only train --seed 1                    # needs torch and numpy alone
-python benchmarks/default_model.py --only compile calibrate priors card
+python benchmarks/default_model.py --only finish compile calibrate priors card
 
 The model learns from notes in which half of the confident expansions of the model before it (the teacher) replace
-their short forms, and from passages that were written for senses of which the text says little.
+their short forms, and from passages that were written for senses of which the text says little. At the end it reads
+these passages once more, and short sentences for senses of frequent ambiguous short forms (`lmcells train --from`).
 """
 
 import argparse
@@ -27,6 +28,7 @@ from locations import ROOT, SETS, text_folder
 CONFIG = ROOT / "configs" / "default-model.toml"
 CARD = ROOT / "configs" / "default-model-card.md"
 PASSAGES = SETS / "passages.jsonl"
+SHORT_SENTENCES = SETS / "short_sentences.jsonl"
 SHIPPED_MODEL = "src/lmcells/pretrained/default"
 SHIPPED_INVENTORY = ROOT / "src" / "lmcells" / "expansion" / "clinical_inventory.csv"
 
@@ -42,7 +44,7 @@ class Workshop:
 
     def at(self, name: str) -> Path:
         """Where a result lies; what depends on the random seed is in a folder of its own."""
-        seeded = name.split("/", maxsplit=1)[0] in ("trained", "half_compiled", "model")
+        seeded = name.split("/", maxsplit=1)[0] in ("trained", "finished", "half_compiled", "model")
         return self.folder / f"seed-{self.seed}" / name if seeded else self.folder / name
 
     def file(self, name: str) -> Path:
@@ -116,13 +118,17 @@ def find_long_forms(shop: Workshop) -> None:
     lmcells("inventory", "find", *shop.files(), "--min-count", 1, "--output", shop.at("long_forms.csv"))
 
 
+def uncounted(shop: Workshop) -> tuple[str, str]:
+    """Written text tells what a sense means, not how often it is meant."""
+    return "--set", f"training.uncounted={shop.config['training']['uncounted']}"
+
+
 def train(shop: Workshop) -> None:
     """Train and build the store of phrases."""
     if not shop.at("corpus").exists():
         lmcells("unpack", shop.at("corpus.packed"), "--output", shop.at("corpus"))
     settings = shop.config["training"]
     epochs = ("--epochs", settings["epochs"], "--seed", shop.seed)
-    uncounted = ("--set", f"training.uncounted={settings['uncounted']}")
     store = (
         "--dtype",
         "int8",
@@ -131,7 +137,18 @@ def train(shop: Workshop) -> None:
         "--long-forms",
         shop.at("long_forms.csv"),
     )
-    lmcells("train", shop.at("corpus"), *epochs, *uncounted, *store, "--output", shop.at("trained"))
+    lmcells("train", shop.at("corpus"), *epochs, *uncounted(shop), *store, "--output", shop.at("trained"))
+
+
+def finish(shop: Workshop) -> None:
+    """Adapt the trained model to written passages and sentences: a few minutes on a CPU."""
+    settings, corpus = shop.config["finishing"], shop.at("written")
+    counts = ("--min-count", settings["min_count"], "--min-header-count", settings["min_header_count"])
+    if not corpus.exists():
+        lmcells("prepare", PASSAGES, SHORT_SENTENCES, *counts, "--stop-words", "--output", corpus)
+    given = ("--from", shop.at("trained"), "--epochs", settings["epochs"], "--seed", shop.seed)
+    rate = ("--learning-rate", settings["learning_rate"], *uncounted(shop), "--dtype", "int8")
+    lmcells("train", corpus, *given, *rate, "--output", shop.at("finished"))
 
 
 def compile_long_forms(shop: Workshop) -> None:
@@ -141,7 +158,7 @@ def compile_long_forms(shop: Workshop) -> None:
         counts = ("--min-count", shop.config["compilation"]["min_count"])
         lmcells("prepare", *shop.files(), *counts, *shop.reading, "--output", all_words)
     shutil.rmtree(shop.at("half_compiled"), ignore_errors=True)
-    source, found = shop.at("trained"), shop.at("long_forms.csv")
+    source, found = shop.at("finished"), shop.at("long_forms.csv")
     trimmed = ("--prototypes", shop.config["compilation"]["prototypes"], "--long-forms", found)
     for inventory, name, more in ((found, "half_compiled", ()), (SHIPPED_INVENTORY, "model", trimmed)):
         given = ("--corpus", all_words, "--model", source, "--output", shop.at(name), *more)
@@ -172,6 +189,11 @@ def count_senses(shop: Workshop) -> None:
     subprocess.run(list(map(str, command)), check=True)
 
 
+def count_sections(path: Path) -> int:
+    """How many passages or sentences a file has."""
+    return sum(len(json.loads(line)["sections"]) for line in path.open(encoding="utf-8"))
+
+
 def write_card(shop: Workshop) -> None:
     """Score the model on documents that it has not seen, and say so in its card."""
     config = json.loads((shop.at("model") / "config.json").read_text("utf-8"))
@@ -191,7 +213,8 @@ def write_card(shop: Workshop) -> None:
         read_at=shop.at("commit").read_text("utf-8"),
         compiled_at=git("rev-parse", "--short", "HEAD").decode().strip(),
         n_phrases=f"{n_phrases:,}",
-        n_passages=f"{sum(len(json.loads(line)['sections']) for line in PASSAGES.open(encoding='utf-8')):,}",
+        n_passages=f"{count_sections(PASSAGES):,}",
+        n_short_sentences=f"{count_sections(SHORT_SENTENCES):,}",
         n_words=f"{config['corpus']['sizes']['n_words']:,}",
         n_tokens=f"{config['corpus']['sizes']['n_tokens'] / 1e6:.1f}",
         minutes=f"{config['training']['seconds'] / 60:.0f}",
@@ -206,6 +229,7 @@ STEPS = {
     "corpus": (make_corpus, "corpus.packed"),
     "long-forms": (find_long_forms, "long_forms.csv"),
     "train": (train, "trained"),
+    "finish": (finish, "finished"),
     "compile": (compile_long_forms, "model"),
     "calibrate": (calibrate, "model/calibration.json"),
     "priors": (count_senses, "model/sense_priors.json"),

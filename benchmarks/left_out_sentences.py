@@ -2,9 +2,10 @@
 
 python benchmarks/left_out_sentences.py default [MODEL ...]
 
-Of the sentences that were written for the seventh round, one in sixteen and all of one sense in sixteen are in
-`benchmarks/data/passages_left_out.jsonl` and not in `passages.jsonl`. Each long form is replaced by its ambiguous short
-form, and a model ranks all senses of the shipped inventory, without priors.
+Of the sentences for senses that the text hardly knows one in sixteen, and all of one sense in sixteen, are in
+`benchmarks/data/passages_left_out.jsonl` and not in `passages.jsonl`; of the short sentences for senses of frequent
+short forms one in four is. Each long form is replaced by its ambiguous short form, and a model ranks all senses of the
+shipped inventory, without priors.
 """
 
 import argparse
@@ -42,12 +43,15 @@ def main() -> None:
         subprocess.run(
             [*map(str, command), "--output", str(drawn.dataset)], check=True, stdout=subprocess.DEVNULL
         )
-        # Only what a sentence was written for: "passages/LONG FORM/sentences".
-        examples = [each for each in drawn.examples if f"/{each.long_form}/sentences" in each.note_id]
+        # Only what a sentence was written for: "passages/LONG FORM/sentences" or "/short".
+        examples = [each for each in drawn.examples if f"/{each.long_form}/s" in each.note_id]
     has_sentences = long_forms_of(SETS / "passages.jsonl")
+    short = [each for each in examples if "/short" in each.note_id]
+    rare = [each for each in examples if "/short" not in each.note_id]
     kinds = {
-        "of senses with other sentences": [each for each in examples if each.long_form in has_sentences],
-        "of senses without": [each for each in examples if each.long_form not in has_sentences],
+        "rare senses with other sentences": [each for each in rare if each.long_form in has_sentences],
+        "rare senses without": [each for each in rare if each.long_form not in has_sentences],
+        "short sentences of frequent short forms": short,
     }
     for name in options.models:
         ranker = best_ranker(PretrainedModel.from_pretrained(model_folder(name)), drawn.senses)

@@ -181,6 +181,22 @@ def test_counts_are_rates_in_both_texts(folder: Path) -> None:
     assert np.array_equal(to_four_bits(moved), store.arrays["prototypes"])
 
 
+def test_text_that_is_not_counted_leaves_the_counts_as_they_are(folder: Path, tmp_path: Path) -> None:
+    notes = [{"id": f"t/{at}", "category": "written", "text": note} for at, note in enumerate(NEW * 30)]
+    written = corpus_of(tmp_path / "written", notes, stop_words=True)
+    overrides = {**QUICK, "training.uncounted": "written"}
+    train(written.folder, output=tmp_path / "adapted", from_model=folder / "base", overrides=overrides)
+    base, adapted = (
+        PretrainedModel.from_pretrained(each / name)
+        for each, name in ((folder, "base"), (tmp_path, "adapted"))
+    )
+    for phrase in (("prothrombin", "time"), ("knee",)):  # that only the base has read
+        before, after = (model.phrase_store.find(phrase) for model in (base, adapted) if model.phrase_store)
+        assert before is not None
+        assert after is not None
+        assert after.count == before.count == 30
+
+
 def test_what_cannot_be_adapted_is_refused(folder: Path, tmp_path: Path) -> None:
     adapting = adaptation(folder)
     with pytest.raises(ConfigError, match=r"model\.cell_dim is 9; .* has 8, which adapting keeps"):

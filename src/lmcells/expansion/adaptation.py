@@ -148,8 +148,13 @@ class Adaptation:
             center=store.masked_span_center,
             new_center=own.masked_span_center,
         )
-        n_tokens = self.base.config.corpus["sizes"]["n_tokens"], self.corpus.tokens.size
-        rates = (1 - _OWN_SHARE), _OWN_SHARE * n_tokens[0] / n_tokens[1]
+        is_counted = np.array(self.corpus.metadata_names("category")) != settings.uncounted
+        of_segments = is_counted[self.corpus.segment_metadata("category")]
+        n_counted = int(of_segments[self.corpus.token_segment].sum())
+        rates = (1.0, 1.0)  # nothing is counted, so the model's own counts stay
+        if n_counted:
+            n_read = self.base.config.corpus["sizes"]["n_tokens"]
+            rates = (1 - _OWN_SHARE), _OWN_SHARE * n_read / n_counted
         return _joined(store, moved, own, rates=rates)
 
 
