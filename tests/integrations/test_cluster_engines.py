@@ -53,7 +53,7 @@ def comparable(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """All but the last digits of probabilities: a cluster makes batches of its own."""
     return sorted(
         (
-            *(row[name] for name in ("note_id", "start", "end", "section", "source")),
+            *(row[name] for name in ("note_id", "start", "end", "section", "source", "error_prone")),
             round(row["probability"], 4),
             *sorted(candidate["long_form"] for candidate in row["candidates"]),
         )

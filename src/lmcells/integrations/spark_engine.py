@@ -30,7 +30,7 @@ except ImportError:
 ROWS = (
     "note_id string, start long, end long, short_form string, section string, long_form string, probability double, "
     "source string, candidates array<struct<long_form: string, probability: double, concept_id: string>>, "
-    "abstained string"
+    "abstained string, error_prone boolean"
 )
 """The columns of `annotate_frame`, as Spark writes types."""
 
