@@ -18,7 +18,7 @@ from lmcells.corpus import corpus as files
 from lmcells.corpus.sections import count_in_segments, number_sections, resolve
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.corpus.shard import Shard, distinct
-from lmcells.corpus.statistics import create_occurrences, place_occurrences
+from lmcells.corpus.statistics import TokenSections, create_occurrences, place_occurrences
 from lmcells.errors import InputError
 from lmcells.files import read_json, write_json
 from lmcells.processes import Run
@@ -29,6 +29,7 @@ _LOCAL_BITS = 32  # a word's place is its shard's number, then its index there i
 _HASHES, _VALUES = "vocabulary.hashes.npy", "values.json"
 _NUMBERED = "numbered"  # a folder in a shard's, with the following and the names of a corpus' files
 _COUNTS, _LENGTHS = "counts.npy", "lengths.npy"
+_PLACED = 4  # shards by one task, which maps the pages of the corpus once
 
 
 def assemble(
@@ -89,13 +90,15 @@ def assemble(
         *((files.metadata_ids(kind), n_segments) for kind in kinds),
     ):
         files.create_array(folder / name, size)
-    offsets = create_occurrences(folder, word_counts)
+    offsets = create_occurrences(folder, word_counts, n_sections=len(section_ids))
 
-    def placed() -> Iterator[tuple[Path, list[int], npt.NDArray[np.int64]]]:
+    def placed() -> Iterator[tuple[list[tuple[Path, list[int]]], npt.NDArray[np.int64]]]:
         cursor = offsets[:-1].copy()
-        for number, shard in enumerate(shards):
-            yield shard, before[:, number].tolist(), cursor.copy()
-            cursor += np.load(shard / _NUMBERED / _COUNTS, allow_pickle=False)
+        for first in range(0, len(shards), _PLACED):
+            some = shards[first : first + _PLACED]
+            yield [(shard, before[:, n].tolist()) for n, shard in enumerate(some, start=first)], cursor.copy()
+            for shard in some:
+                cursor += np.load(shard / _NUMBERED / _COUNTS, allow_pickle=False)
 
     for _ in run(partial(_place, folder=folder), placed()):
         pass
@@ -199,9 +202,14 @@ def _number_words(
     return shard_number, tokens.size, used.size, len(shard.document_ids)
 
 
-def _place(task: tuple[Path, list[int], npt.NDArray[np.int64]], *, folder: Path) -> None:
-    """Write a shard's tokens, metadata and occurrences to where they belong in a corpus."""
-    path, (n_tokens, n_segments, n_documents), cursor = task
+def _place(task: tuple[list[tuple[Path, list[int]]], npt.NDArray[np.int64]], *, folder: Path) -> None:
+    """Write the tokens, metadata and occurrences of some shards to where they belong in a corpus."""
+    shards, cursor = task
+    place_occurrences(folder, (_write_shard(*shard, folder=folder) for shard in shards), cursor=cursor)
+
+
+def _write_shard(path: Path, before: list[int], *, folder: Path) -> TokenSections:
+    n_tokens, n_segments, n_documents = before
     numbered = {each.name: np.load(each, allow_pickle=False) for each in (path / _NUMBERED).iterdir()}
     tokens, lengths = numbered.pop(files.TOKENS), numbered.pop(_LENGTHS)
     del numbered[_COUNTS]
@@ -211,4 +219,4 @@ def _place(task: tuple[Path, list[int], npt.NDArray[np.int64]], *, folder: Path)
     files.write_array(folder / files.TOKEN_SEGMENT, np.repeat(segments, lengths), at=n_tokens)
     for name, ids in numbered.items():
         files.write_array(folder / name, ids, at=n_segments)
-    place_occurrences(folder, tokens, first=n_tokens, cursor=cursor)
+    return n_tokens, tokens, np.repeat(numbered[files.SECTION_IDS], lengths)
