@@ -198,16 +198,18 @@ class _Pieces:
         return spellings
 
 
-def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.integer]]:
     """Return the first index of each distinct hash, in order, and for every hash the number of its distinct one.
 
     By a hash table filled with array operations, in linear time: numpy's `unique` sorts, which took half of a build's
     time. The first hash to claim a slot keeps it, and the others try another slot; a few rounds are enough.
     """
     bits = max(8, int(hashes.size).bit_length() - 2)  # words repeat: few tokens are distinct
-    slots = np.empty(1 << bits, np.int64)
-    first_with_same = np.empty(hashes.size, np.int64)
-    waiting, here, multiplier = np.arange(hashes.size), hashes, _MULTIPLIER
+    narrow = np.int32 if hashes.size < 2**31 else np.int64  # more of it stays in the processor's cache
+    slots = np.empty(1 << bits, narrow)
+    indices = np.arange(hashes.size, dtype=narrow)
+    first_with_same = np.empty_like(indices)
+    waiting, here, multiplier = indices, hashes, _MULTIPLIER
     while waiting.size:
         slot = slots_of(here, multiplier, bits)
         slots[slot[::-1]] = waiting[::-1]  # numpy keeps the last value written to a slot: reversed, the first
@@ -216,7 +218,7 @@ def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt
         waiting = waiting.compress(hashes.take(holder) != here)
         here = hashes.take(waiting)
         multiplier = multiplier * _MULTIPLIER % (1 << 64)
-    firsts = np.flatnonzero(first_with_same == np.arange(hashes.size))
-    number = np.empty(hashes.size, np.int64)  # used only at the firsts
-    number[firsts] = np.arange(firsts.size)
+    firsts = np.flatnonzero(first_with_same == indices)
+    number = np.empty_like(indices)  # used only at the firsts
+    number[firsts] = indices[: firsts.size]
     return firsts, number.take(first_with_same)
