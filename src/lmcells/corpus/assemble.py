@@ -4,7 +4,6 @@ Shards are processed in parallel, three times. First headers are resolved and wo
 then words become ids, which gives the position of each shard in the arrays; then the arrays are written.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -29,7 +28,7 @@ _LOCAL_BITS = 32  # a word's place is its shard's number, then its index there i
 _HASHES, _VALUES = "vocabulary.hashes.npy", "values.json"
 _NUMBERED = "numbered"  # a folder in a shard's, with the following and the names of a corpus' files
 _COUNTS, _LENGTHS = "counts.npy", "lengths.npy"
-_PLACED = 4  # shards by one task, which maps the pages of the corpus once
+_TOGETHER = 4  # shards that one task counts, or places: fewer counts to merge, and pages to map
 
 
 def assemble(
@@ -51,7 +50,9 @@ def assemble(
     section_ids = number_sections(
         headers, min_count=settings.min_header_count, merge_rare=settings.sections == "paper"
     )
-    counts = _sum_counts(run(partial(_count_words, section_ids=section_ids), enumerate(shards)))
+    numbered = list(enumerate(shards))
+    groups = [numbered[first : first + _TOGETHER] for first in range(0, len(shards), _TOGETHER)]
+    counts = _sum_counts(run(partial(_count_words, section_ids=section_ids), groups))
     words, word_counts, hashes = _vocabulary(counts, min_count=settings.min_count, shards=shards)
     if not words:
         raise InputError(
@@ -70,17 +71,14 @@ def assemble(
 
     on_step("numbering words")
     sizes = np.zeros((3, len(shards) + 1), np.int64)  # tokens, segments and documents before each shard
-    for number, *of_shard in run(
-        partial(_number_words, section_ids=section_ids, work=work), enumerate(shards)
-    ):
+    for number, *of_shard in run(partial(_number_words, section_ids=section_ids, work=work), numbered):
         sizes[:, number + 1] = of_shard
     before = np.cumsum(sizes, axis=1)
     n_tokens, n_segments, n_documents = before[:, -1].tolist()
     with (folder / files.metadata_names("document")).open("w", encoding="utf-8") as document_names:
         document_names.write("[")
-        for number, shard in enumerate(shards):
-            ids = json.dumps(Shard(shard).document_ids, ensure_ascii=False)[1:-1]
-            document_names.write((", " if number else "") + ids)
+        for number, shard in numbered:
+            document_names.write((", " if number else "") + Shard(shard).document_ids[1:-1])
         document_names.write("]\n")
 
     on_step("writing tokens")
@@ -94,10 +92,9 @@ def assemble(
 
     def placed() -> Iterator[tuple[list[tuple[Path, list[int]]], npt.NDArray[np.int64]]]:
         cursor = offsets[:-1].copy()
-        for first in range(0, len(shards), _PLACED):
-            some = shards[first : first + _PLACED]
-            yield [(shard, before[:, n].tolist()) for n, shard in enumerate(some, start=first)], cursor.copy()
-            for shard in some:
+        for group in groups:
+            yield [(shard, before[:, number].tolist()) for number, shard in group], cursor.copy()
+            for _, shard in group:
                 cursor += np.load(shard / _NUMBERED / _COUNTS, allow_pickle=False)
 
     for _ in run(partial(_place, folder=folder), placed()):
@@ -117,11 +114,13 @@ HashArrays = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np
 """Hashes of words, their counts, and the place of each word's first occurrence."""
 
 
-def _count_words(task: tuple[int, Path], *, section_ids: dict[str, int]) -> HashArrays:
-    number, path = task
-    shard = Shard(path)
-    counts = np.bincount(resolve(shard, section_ids).tokens, minlength=shard.hashes.size)
-    return shard.hashes, counts, (number << _LOCAL_BITS) + np.arange(shard.hashes.size)
+def _count_words(shards: Sequence[tuple[int, Path]], *, section_ids: dict[str, int]) -> HashArrays:
+    counted: list[HashArrays] = []
+    for number, path in shards:
+        shard = Shard(path)
+        counts = np.bincount(resolve(shard, section_ids).tokens, minlength=shard.hashes.size)
+        counted.append((shard.hashes, counts, (number << _LOCAL_BITS) + np.arange(shard.hashes.size)))
+    return _merged(counted)
 
 
 def _sum_counts(counted: Iterable[HashArrays]) -> HashArrays:
@@ -199,7 +198,7 @@ def _number_words(
     (path / _NUMBERED).mkdir(exist_ok=True)
     for name, array in numbered.items():  # faster than `.npz`, which computes checksums
         np.save(path / _NUMBERED / name, array)
-    return shard_number, tokens.size, used.size, len(shard.document_ids)
+    return shard_number, tokens.size, used.size, shard.n_documents
 
 
 def _place(task: tuple[list[tuple[Path, list[int]]], npt.NDArray[np.int64]], *, folder: Path) -> None:

@@ -48,9 +48,13 @@ class Shard:
         self._folder = folder
 
     @property
-    def document_ids(self) -> list[str]:
-        ids: list[str] = read_json(self._folder / "document_ids.json")
-        return ids
+    def document_ids(self) -> str:
+        """The ids of the notes, as JSON."""
+        return (self._folder / "document_ids.json").read_text(encoding="utf-8")
+
+    @property
+    def n_documents(self) -> int:
+        return len(self.document_metadata["category"])
 
     @cached_property
     def document_metadata(self) -> dict[str, list[str]]:
@@ -139,7 +143,7 @@ def build_shard(
         np.save(temporary / "hashes.npy", hashes[first])
         (temporary / "spellings.txt").write_text("\n".join(pieces.spellings(first)), encoding="utf-8")
         for name, values in lists.items():
-            (temporary / f"{name}.json").write_text(json.dumps(values), encoding="utf-8")
+            (temporary / f"{name}.json").write_text(json.dumps(values, ensure_ascii=False), encoding="utf-8")
 
 
 class _Pieces:
@@ -205,9 +209,11 @@ def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt
     time. The first hash to claim a slot keeps it, and the others try another slot; a few rounds are enough.
     """
     bits = max(8, int(hashes.size).bit_length() - 2)  # words repeat: few tokens are distinct
-    narrow = np.int32 if hashes.size < 2**31 else np.int64  # more of it stays in the processor's cache
-    slots = np.empty(1 << bits, narrow)
-    indices = np.arange(hashes.size, dtype=narrow)
+    # In 32 bits, more of the table stays in the processor's cache.
+    indices: npt.NDArray[np.integer] = np.arange(
+        hashes.size, dtype=np.int32 if hashes.size < 2**31 else np.int64
+    )
+    slots = np.empty(1 << bits, indices.dtype)
     first_with_same = np.empty_like(indices)
     waiting, here, multiplier = indices, hashes, _MULTIPLIER
     while waiting.size:
