@@ -20,7 +20,7 @@ from lmcells.files import atomic_folder, read_json
 from lmcells.notes.note import Note
 from lmcells.notes.section_styles import header_finder
 from lmcells.notes.sections import Header, upper_name, with_opening
-from lmcells.notes.tokens import TokenArrays, find_tokens, slots_of, spell
+from lmcells.notes.tokens import Array, TokenArrays, find_tokens, slots_of, spell
 
 NO_HEADER = -1
 _NO_HEADER = (None, "")  # header and name of text without one
@@ -190,16 +190,24 @@ class _Pieces:
         spellings: list[str] = []
         for (text, tokens), end, part in zip(self.found, ends, parts, strict=True):
             local = part - (end - tokens.hashes.size)
-            spans = zip(tokens.starts[local].tolist(), tokens.ends[local].tolist(), strict=True)
-            if text.isascii():  # nearly all words are letters, which only need lower case
-                lower = text.lower()
-                spellings += [
-                    word if (word := lower[first:last]).isalpha() else spell(text[first:last])
-                    for first, last in spans
-                ]
-            else:
-                spellings += [spell(text[first:last]) for first, last in spans]
+            spellings += _spell_tokens(text, tokens.starts[local], tokens.ends[local])
         return spellings
+
+
+def _spell_tokens(text: str, starts: Array, ends: Array) -> list[str]:
+    """Return the `spell` of each token; nearly all are words, which are copied and lower-cased together."""
+    if not text.isascii():
+        return [spell(text[first:last]) for first, last in zip(starts.tolist(), ends.tolist(), strict=True)]
+    characters = np.frombuffer(f"{text}\n".encode("ascii"), np.uint8)
+    is_word = (characters[starts] | 32) - ord("a") < 26
+    lengths = np.where(is_word, ends - starts, 0) + 1  # with a line break after each
+    after = np.cumsum(lengths)
+    written = characters[np.arange(lengths.sum()) + np.repeat(starts - after + lengths, lengths)]
+    written[after - 1] = ord("\n")
+    words: list[str] = written.tobytes().decode().lower().replace(".", "").split("\n")[:-1]
+    for token in np.flatnonzero(~is_word).tolist():
+        words[token] = spell(text[starts[token] : ends[token]])
+    return words
 
 
 def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.integer]]:
