@@ -28,7 +28,7 @@ _LOCAL_BITS = 32  # a word's place is its shard's number, then its index there i
 _HASHES, _VALUES = "vocabulary.hashes.npy", "values.json"
 _NUMBERED = "numbered"  # a folder in a shard's, with the following and the names of a corpus' files
 _COUNTS, _LENGTHS = "counts.npy", "lengths.npy"
-_TOGETHER = 4  # shards that one task counts, or places: fewer counts to merge, and pages to map
+_MAX_TOGETHER = 8  # shards that one task counts, or places
 
 
 def assemble(
@@ -39,6 +39,7 @@ def assemble(
     values: dict[str, Counter[str]],
     settings: CorpusSettings,
     run: Run,
+    workers: int,
     on_step: Callable[[str], None],
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Write the arrays and names of a corpus; return its sizes and the number of values of each metadata.
@@ -51,7 +52,9 @@ def assemble(
         headers, min_count=settings.min_header_count, merge_rare=settings.sections == "paper"
     )
     numbered = list(enumerate(shards))
-    groups = [numbered[first : first + _TOGETHER] for first in range(0, len(shards), _TOGETHER)]
+    # A task has several shards, so that there are fewer counts to merge and fewer pages to map.
+    together = min(_MAX_TOGETHER, -(-len(shards) // (2 * workers)))
+    groups = [numbered[first : first + together] for first in range(0, len(shards), together)]
     counts = _sum_counts(run(partial(_count_words, section_ids=section_ids), groups))
     words, word_counts, hashes = _vocabulary(counts, min_count=settings.min_count, shards=shards)
     if not words:

@@ -163,4 +163,4 @@ def write_array(path: Path, values: npt.NDArray[Any], *, at: int) -> None:
     array: np.memmap[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     with path.open("r+b") as file:  # faster than through the map
         file.seek(array.offset + at * array.itemsize)
-        values.astype(array.dtype, copy=False).tofile(file)
+        file.write(values.astype(array.dtype, copy=False).data)

@@ -239,7 +239,7 @@ def place_occurrences(
     folder: Path, stretches: Iterable[TokenSections], *, cursor: npt.NDArray[np.int64]
 ) -> None:
     """Write the positions and sections of tokens, from each word's cursor on."""
-    positions, of_position = (
+    positions, placed_sections = (
         np.load(folder / name, mmap_mode="r+", allow_pickle=False)
         for name in (files.OCCURRENCES, _ALL_SECTIONS)
     )
@@ -252,7 +252,7 @@ def place_occurrences(
             places += np.arange(block.size)
             order = start + stable_order(block)
             positions[places] = (first + order).astype(positions.dtype)  # faster than casting there
-            of_position[places] = sections[order].astype(of_position.dtype)
+            placed_sections[places] = sections[order].astype(placed_sections.dtype)
             cursor += n_here
 
 
