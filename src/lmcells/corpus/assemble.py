@@ -4,7 +4,6 @@ Shards are processed in parallel, three times. First headers are resolved and wo
 then words become ids, which gives the position of each shard in the arrays; then the arrays are written.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from lmcells.corpus import corpus as files
 from lmcells.corpus.sections import count_in_segments, number_sections, resolve
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.corpus.shard import Shard, distinct
-from lmcells.corpus.statistics import create_occurrences, place_occurrences
+from lmcells.corpus.statistics import TokenSections, create_occurrences, place_occurrences
 from lmcells.errors import InputError
 from lmcells.files import read_json, write_json
 from lmcells.processes import Run
@@ -29,6 +28,7 @@ _LOCAL_BITS = 32  # a word's place is its shard's number, then its index there i
 _HASHES, _VALUES = "vocabulary.hashes.npy", "values.json"
 _NUMBERED = "numbered"  # a folder in a shard's, with the following and the names of a corpus' files
 _COUNTS, _LENGTHS = "counts.npy", "lengths.npy"
+_MAX_TOGETHER = 8  # shards that one task counts, or places
 
 
 def assemble(
@@ -39,6 +39,7 @@ def assemble(
     values: dict[str, Counter[str]],
     settings: CorpusSettings,
     run: Run,
+    workers: int,
     on_step: Callable[[str], None],
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Write the arrays and names of a corpus; return its sizes and the number of values of each metadata.
@@ -50,7 +51,11 @@ def assemble(
     section_ids = number_sections(
         headers, min_count=settings.min_header_count, merge_rare=settings.sections == "paper"
     )
-    counts = _sum_counts(run(partial(_count_words, section_ids=section_ids), enumerate(shards)))
+    numbered = list(enumerate(shards))
+    # A task has several shards, so that there are fewer counts to merge and fewer pages to map.
+    together = min(_MAX_TOGETHER, -(-len(shards) // (2 * workers)))
+    groups = [numbered[first : first + together] for first in range(0, len(shards), together)]
+    counts = _sum_counts(run(partial(_count_words, section_ids=section_ids), groups))
     words, word_counts, hashes = _vocabulary(counts, min_count=settings.min_count, shards=shards)
     if not words:
         raise InputError(
@@ -69,17 +74,14 @@ def assemble(
 
     on_step("numbering words")
     sizes = np.zeros((3, len(shards) + 1), np.int64)  # tokens, segments and documents before each shard
-    for number, *of_shard in run(
-        partial(_number_words, section_ids=section_ids, work=work), enumerate(shards)
-    ):
+    for number, *of_shard in run(partial(_number_words, section_ids=section_ids, work=work), numbered):
         sizes[:, number + 1] = of_shard
     before = np.cumsum(sizes, axis=1)
     n_tokens, n_segments, n_documents = before[:, -1].tolist()
     with (folder / files.metadata_names("document")).open("w", encoding="utf-8") as document_names:
         document_names.write("[")
-        for number, shard in enumerate(shards):
-            ids = json.dumps(Shard(shard).document_ids, ensure_ascii=False)[1:-1]
-            document_names.write((", " if number else "") + ids)
+        for number, shard in numbered:
+            document_names.write((", " if number else "") + Shard(shard).document_ids[1:-1])
         document_names.write("]\n")
 
     on_step("writing tokens")
@@ -89,13 +91,14 @@ def assemble(
         *((files.metadata_ids(kind), n_segments) for kind in kinds),
     ):
         files.create_array(folder / name, size)
-    offsets = create_occurrences(folder, word_counts)
+    offsets = create_occurrences(folder, word_counts, n_sections=len(section_ids))
 
-    def placed() -> Iterator[tuple[Path, list[int], npt.NDArray[np.int64]]]:
+    def placed() -> Iterator[tuple[list[tuple[Path, list[int]]], npt.NDArray[np.int64]]]:
         cursor = offsets[:-1].copy()
-        for number, shard in enumerate(shards):
-            yield shard, before[:, number].tolist(), cursor.copy()
-            cursor += np.load(shard / _NUMBERED / _COUNTS, allow_pickle=False)
+        for group in groups:
+            yield [(shard, before[:, number].tolist()) for number, shard in group], cursor.copy()
+            for _, shard in group:
+                cursor += np.load(shard / _NUMBERED / _COUNTS, allow_pickle=False)
 
     for _ in run(partial(_place, folder=folder), placed()):
         pass
@@ -114,11 +117,13 @@ HashArrays = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np
 """Hashes of words, their counts, and the place of each word's first occurrence."""
 
 
-def _count_words(task: tuple[int, Path], *, section_ids: dict[str, int]) -> HashArrays:
-    number, path = task
-    shard = Shard(path)
-    counts = np.bincount(resolve(shard, section_ids).tokens, minlength=shard.hashes.size)
-    return shard.hashes, counts, (number << _LOCAL_BITS) + np.arange(shard.hashes.size)
+def _count_words(shards: Sequence[tuple[int, Path]], *, section_ids: dict[str, int]) -> HashArrays:
+    counted: list[HashArrays] = []
+    for number, path in shards:
+        shard = Shard(path)
+        counts = np.bincount(resolve(shard, section_ids).tokens, minlength=shard.hashes.size)
+        counted.append((shard.hashes, counts, (number << _LOCAL_BITS) + np.arange(shard.hashes.size)))
+    return _merged(counted)
 
 
 def _sum_counts(counted: Iterable[HashArrays]) -> HashArrays:
@@ -196,12 +201,17 @@ def _number_words(
     (path / _NUMBERED).mkdir(exist_ok=True)
     for name, array in numbered.items():  # faster than `.npz`, which computes checksums
         np.save(path / _NUMBERED / name, array)
-    return shard_number, tokens.size, used.size, len(shard.document_ids)
+    return shard_number, tokens.size, used.size, shard.n_documents
 
 
-def _place(task: tuple[Path, list[int], npt.NDArray[np.int64]], *, folder: Path) -> None:
-    """Write a shard's tokens, metadata and occurrences to where they belong in a corpus."""
-    path, (n_tokens, n_segments, n_documents), cursor = task
+def _place(task: tuple[list[tuple[Path, list[int]]], npt.NDArray[np.int64]], *, folder: Path) -> None:
+    """Write the tokens, metadata and occurrences of some shards to where they belong in a corpus."""
+    shards, cursor = task
+    place_occurrences(folder, (_write_shard(*shard, folder=folder) for shard in shards), cursor=cursor)
+
+
+def _write_shard(path: Path, before: list[int], *, folder: Path) -> TokenSections:
+    n_tokens, n_segments, n_documents = before
     numbered = {each.name: np.load(each, allow_pickle=False) for each in (path / _NUMBERED).iterdir()}
     tokens, lengths = numbered.pop(files.TOKENS), numbered.pop(_LENGTHS)
     del numbered[_COUNTS]
@@ -211,4 +221,4 @@ def _place(task: tuple[Path, list[int], npt.NDArray[np.int64]], *, folder: Path)
     files.write_array(folder / files.TOKEN_SEGMENT, np.repeat(segments, lengths), at=n_tokens)
     for name, ids in numbered.items():
         files.write_array(folder / name, ids, at=n_segments)
-    place_occurrences(folder, tokens, first=n_tokens, cursor=cursor)
+    return n_tokens, tokens, np.repeat(numbered[files.SECTION_IDS], lengths)

@@ -105,6 +105,7 @@ def build_corpus(
             values=tally.values,
             settings=settings,
             run=run,
+            workers=workers,
             on_step=on_step,
         )
     on_step("counting words by section")

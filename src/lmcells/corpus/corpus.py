@@ -160,4 +160,7 @@ def create_array(path: Path, size: int, dtype: npt.DTypeLike = np.int32) -> npt.
 
 def write_array(path: Path, values: npt.NDArray[Any], *, at: int) -> None:
     """Write values to an array that `create_array` made, from an index on."""
-    np.load(path, mmap_mode="r+", allow_pickle=False)[at : at + values.size] = values
+    array: np.memmap[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    with path.open("r+b") as file:  # faster than through the map
+        file.seek(array.offset + at * array.itemsize)
+        file.write(values.astype(array.dtype, copy=False).data)

@@ -94,10 +94,16 @@ def _extract(packed: Path, folder: Path) -> None:
                     numbers = np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(4, -1).T)
                     array[n_read : n_read + len(numbers)] = numbers.view("<i4")[:, 0]
                     n_read += len(numbers)
-    tokens = map_array(folder / files.TOKENS)
+    corpus = Corpus(folder, manifest)
     counts = np.zeros(manifest.sizes["n_words"], np.int64)
-    for start in range(0, tokens.size, _BLOCK):
-        counts += np.bincount(tokens[start : start + _BLOCK], minlength=counts.size)
+    blocks = [slice(start, start + _BLOCK) for start in range(0, corpus.tokens.size, _BLOCK)]
+    for block in blocks:
+        counts += np.bincount(corpus.tokens[block], minlength=counts.size)
     np.save(folder / files.WORD_COUNTS, counts)
-    place_occurrences(folder, tokens, first=0, cursor=create_occurrences(folder, counts)[:-1].copy())
-    write_section_statistics(Corpus(folder, manifest))
+    cursor = create_occurrences(folder, counts, n_sections=corpus.n_metadata("section"))[:-1].copy()
+    section_of = np.asarray(corpus.segment_metadata("section"))
+    stretches = (
+        (block.start, corpus.tokens[block], section_of[corpus.token_segment[block]]) for block in blocks
+    )
+    place_occurrences(folder, stretches, cursor=cursor)
+    write_section_statistics(corpus)

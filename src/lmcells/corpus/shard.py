@@ -20,7 +20,7 @@ from lmcells.files import atomic_folder, read_json
 from lmcells.notes.note import Note
 from lmcells.notes.section_styles import header_finder
 from lmcells.notes.sections import Header, upper_name, with_opening
-from lmcells.notes.tokens import TokenArrays, find_tokens, slots_of, spell
+from lmcells.notes.tokens import Array, TokenArrays, find_tokens, slots_of, spell
 
 NO_HEADER = -1
 _NO_HEADER = (None, "")  # header and name of text without one
@@ -48,9 +48,13 @@ class Shard:
         self._folder = folder
 
     @property
-    def document_ids(self) -> list[str]:
-        ids: list[str] = read_json(self._folder / "document_ids.json")
-        return ids
+    def document_ids(self) -> str:
+        """The ids of the notes, as JSON."""
+        return (self._folder / "document_ids.json").read_text(encoding="utf-8")
+
+    @property
+    def n_documents(self) -> int:
+        return len(self.document_metadata["category"])
 
     @cached_property
     def document_metadata(self) -> dict[str, list[str]]:
@@ -139,7 +143,7 @@ def build_shard(
         np.save(temporary / "hashes.npy", hashes[first])
         (temporary / "spellings.txt").write_text("\n".join(pieces.spellings(first)), encoding="utf-8")
         for name, values in lists.items():
-            (temporary / f"{name}.json").write_text(json.dumps(values), encoding="utf-8")
+            (temporary / f"{name}.json").write_text(json.dumps(values, ensure_ascii=False), encoding="utf-8")
 
 
 class _Pieces:
@@ -186,28 +190,40 @@ class _Pieces:
         spellings: list[str] = []
         for (text, tokens), end, part in zip(self.found, ends, parts, strict=True):
             local = part - (end - tokens.hashes.size)
-            spans = zip(tokens.starts[local].tolist(), tokens.ends[local].tolist(), strict=True)
-            if text.isascii():  # nearly all words are letters, which only need lower case
-                lower = text.lower()
-                spellings += [
-                    word if (word := lower[first:last]).isalpha() else spell(text[first:last])
-                    for first, last in spans
-                ]
-            else:
-                spellings += [spell(text[first:last]) for first, last in spans]
+            spellings += _spell_tokens(text, tokens.starts[local], tokens.ends[local])
         return spellings
 
 
-def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _spell_tokens(text: str, starts: Array, ends: Array) -> list[str]:
+    """Return the `spell` of each token; nearly all are words, which are copied and lower-cased together."""
+    if not text.isascii():
+        return [spell(text[first:last]) for first, last in zip(starts.tolist(), ends.tolist(), strict=True)]
+    characters = np.frombuffer(f"{text}\n".encode("ascii"), np.uint8)
+    is_word = (characters[starts] | 32) - ord("a") < 26
+    lengths = np.where(is_word, ends - starts, 0) + 1  # with a line break after each
+    after = np.cumsum(lengths)
+    written = characters[np.arange(lengths.sum()) + np.repeat(starts - after + lengths, lengths)]
+    written[after - 1] = ord("\n")
+    words: list[str] = written.tobytes().decode().lower().replace(".", "").split("\n")[:-1]
+    for token in np.flatnonzero(~is_word).tolist():
+        words[token] = spell(text[starts[token] : ends[token]])
+    return words
+
+
+def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.integer]]:
     """Return the first index of each distinct hash, in order, and for every hash the number of its distinct one.
 
     By a hash table filled with array operations, in linear time: numpy's `unique` sorts, which took half of a build's
     time. The first hash to claim a slot keeps it, and the others try another slot; a few rounds are enough.
     """
     bits = max(8, int(hashes.size).bit_length() - 2)  # words repeat: few tokens are distinct
-    slots = np.empty(1 << bits, np.int64)
-    first_with_same = np.empty(hashes.size, np.int64)
-    waiting, here, multiplier = np.arange(hashes.size), hashes, _MULTIPLIER
+    # In 32 bits, more of the table stays in the processor's cache.
+    indices: npt.NDArray[np.integer] = np.arange(
+        hashes.size, dtype=np.int32 if hashes.size < 2**31 else np.int64
+    )
+    slots = np.empty(1 << bits, indices.dtype)
+    first_with_same = np.empty_like(indices)
+    waiting, here, multiplier = indices, hashes, _MULTIPLIER
     while waiting.size:
         slot = slots_of(here, multiplier, bits)
         slots[slot[::-1]] = waiting[::-1]  # numpy keeps the last value written to a slot: reversed, the first
@@ -216,7 +232,7 @@ def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt
         waiting = waiting.compress(hashes.take(holder) != here)
         here = hashes.take(waiting)
         multiplier = multiplier * _MULTIPLIER % (1 << 64)
-    firsts = np.flatnonzero(first_with_same == np.arange(hashes.size))
-    number = np.empty(hashes.size, np.int64)  # used only at the firsts
-    number[firsts] = np.arange(firsts.size)
+    firsts = np.flatnonzero(first_with_same == indices)
+    number = np.empty_like(indices)  # used only at the firsts
+    number[firsts] = indices[: firsts.size]
     return firsts, number.take(first_with_same)

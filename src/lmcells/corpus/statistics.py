@@ -24,6 +24,7 @@ _THREADS = min(8, os.cpu_count() or 1)
 _MAX_OCCURRENCES = 1 << 18  # counted at a time: they fit the processor's cache
 _SORTED = 1 << 18  # tokens sorted at a time
 _BLOCK = 1 << 20  # tokens per random generator
+_ALL_SECTIONS = "all_sections.npy"  # of all occurrences, until they are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +215,14 @@ def _in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
         yield from pool.map(work, items)
 
 
-def create_occurrences(folder: Path, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Create the array of positions grouped by word, to be filled; write and return each word's offset in it.
+TokenSections = tuple[int, npt.NDArray[np.integer], npt.NDArray[np.integer]]
+"""The position of the first of some tokens in a row, the tokens, and the section of each."""
+
+
+def create_occurrences(
+    folder: Path, counts: npt.NDArray[np.int64], *, n_sections: int
+) -> npt.NDArray[np.int64]:
+    """Create the positions grouped by word and their sections, to be filled; write and return each word's offset.
 
     The section of a random occurrence of a word is a sample from p(section | word).
     """
@@ -224,29 +231,38 @@ def create_occurrences(folder: Path, counts: npt.NDArray[np.int64]) -> npt.NDArr
     n_tokens = int(offsets[-1])
     # torch indexes with signed types only
     files.create_array(folder / files.OCCURRENCES, n_tokens, np.int32 if n_tokens < 2**31 else np.int64)
+    files.create_array(folder / _ALL_SECTIONS, n_tokens, np.min_scalar_type(n_sections - 1))
     return offsets
 
 
 def place_occurrences(
-    folder: Path, tokens: npt.NDArray[np.integer], *, first: int, cursor: npt.NDArray[np.int64]
+    folder: Path, stretches: Iterable[TokenSections], *, cursor: npt.NDArray[np.int64]
 ) -> None:
-    """Write the positions of some tokens, which begin at position `first`, from each word's cursor on."""
-    positions = np.load(folder / files.OCCURRENCES, mmap_mode="r+", allow_pickle=False)
-    for start in range(0, tokens.size, _SORTED):
-        block = np.asarray(tokens[start : start + _SORTED])
-        n_here = np.bincount(block, minlength=cursor.size)
-        first_here = np.cumsum(n_here) - n_here
-        shift = np.repeat(cursor - first_here, n_here)  # from the sorted block to the file
-        order = first + start + stable_order(block)
-        positions[np.arange(block.size) + shift] = order.astype(positions.dtype)  # faster than casting there
-        cursor += n_here
+    """Write the positions and sections of tokens, from each word's cursor on."""
+    positions, placed_sections = (
+        np.load(folder / name, mmap_mode="r+", allow_pickle=False)
+        for name in (files.OCCURRENCES, _ALL_SECTIONS)
+    )
+    for first, tokens, sections in stretches:
+        for start in range(0, tokens.size, _SORTED):
+            block = np.asarray(tokens[start : start + _SORTED])
+            n_here = np.bincount(block, minlength=cursor.size)
+            first_here = np.cumsum(n_here) - n_here
+            places = np.repeat(cursor - first_here, n_here)  # from the sorted block to the file
+            places += np.arange(block.size)
+            order = start + stable_order(block)
+            positions[places] = (first + order).astype(positions.dtype)  # faster than casting there
+            placed_sections[places] = sections[order].astype(placed_sections.dtype)
+            cursor += n_here
 
 
 def write_section_statistics(corpus: Corpus) -> None:
     """Store the counts of words by section and the sections of occurrences, in the narrowest types."""
-    arrays = WordArrays.of_corpus(corpus, "section")
-    size, narrow = int(arrays.sizes(MAX_PER_WORD).sum()), np.min_scalar_type(arrays.n_metadata - 1)
-    sections = files.create_array(corpus.folder / files.OCCURRENCE_SECTIONS, size, narrow)
+    all_sections = files.map_array(corpus.folder / _ALL_SECTIONS)
+    offsets = np.asarray(corpus.word_offsets)
+    arrays = WordArrays(offsets, all_sections.__getitem__, corpus.n_metadata("section"))
+    size = int(arrays.sizes(MAX_PER_WORD).sum())
+    sections = files.create_array(corpus.folder / files.OCCURRENCE_SECTIONS, size, all_sections.dtype)
     n_written, counted = 0, []
     for block in _gather(arrays, MAX_PER_WORD):
         sections[n_written : n_written + block.occurrences.size] = block.occurrences
@@ -255,6 +271,7 @@ def write_section_statistics(corpus: Corpus) -> None:
         counted.append(WordBlock(block.n_metadata, metadata, counts, block.occurrences[:0]))
     for name, array in zip(files.SECTION_COUNTS, join_counts(counted), strict=True):
         np.save(corpus.folder / name, _narrowest(array))
+    (corpus.folder / _ALL_SECTIONS).unlink()
 
 
 def _narrowest(array: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
@@ -262,13 +279,15 @@ def _narrowest(array: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
 
 
 def stable_order(ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Return the stable order of ids below 2**32, by their low 16 bits, then their high bits.
+    """Return the stable order of ids, of which few are above 16 bits.
 
     numpy uses radix sort for 16-bit numbers, which is several times faster.
     """
-    order = np.argsort(ids.astype(np.uint16), kind="stable")
-    high = ids >> 16
-    return order[np.argsort(high[order].astype(np.uint16), kind="stable")] if high.any() else order
+    low = np.minimum(ids, 0xFFFF).astype(np.uint16)
+    order = np.argsort(low, kind="stable")
+    rest = order[ids.size - np.count_nonzero(low == 0xFFFF) :]
+    rest[:] = rest[np.argsort(ids[rest], kind="stable")]
+    return order
 
 
 class Stream(NamedTuple):
