@@ -153,9 +153,11 @@ def test_the_figure_of_an_interpolation_names_sections_and_long_forms(
 ) -> None:
     paths = [interpolate(shipped_ranker, "MS", section=section) for section in sections]
     drawn = " ".join(svg_texts(draw_interpolation(paths), tmp_path / "ms.svg"))
-    for name in ("musculoskeletal", "morphine sulfate", "Probability", "Weight of the section", "others"):
+    for name in ("Probability", "Weight of the section", "others"):
         assert name in drawn
     for path in paths:
+        ends = {max(path.long_forms, key=lambda each: each.probabilities[end]).long_form for end in (0, -1)}
+        assert all(name in drawn for name in ends)  # the most probable by the words, and by the section
         assert f"MS in {path.section}" in drawn
         assert f"learnt {path.learnt_weight:.2f}" in drawn
 

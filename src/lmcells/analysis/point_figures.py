@@ -11,6 +11,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
 from lmcells.analysis import Row
@@ -172,6 +173,7 @@ def _draw_plane(axes: Axes, marginals: Sequence[Marginal], *, n_named: int, part
     marks += sorted(components, key=lambda mark: -mark[2])  # the heaviest gets its name first
     axes.set(xlabel=f"First principal axis ({plane.share:.0%} of the spread in both)", ylabel="Second")
     axes.set_aspect("equal", adjustable="datalim")
+    axes.yaxis.set_major_locator(MaxNLocator(prune="lower"))  # whose label may touch that of the other axis
     axes.margins(0.18)
     _finish_layout(axes)
     axes.set(aspect="auto", xlim=axes.get_xlim(), ylim=axes.get_ylim())
