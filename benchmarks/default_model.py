@@ -196,7 +196,8 @@ def count_sections(path: Path) -> int:
 
 def write_card(shop: Workshop) -> None:
     """Score the model on documents that it has not seen, and say so in its card."""
-    config = json.loads((shop.at("model") / "config.json").read_text("utf-8"))
+    config = json.loads((shop.at("trained") / "config.json").read_text("utf-8"))  # not of the last step
+    n_words = len(json.loads((shop.at("model") / "vocabulary.json").read_text("utf-8")))
     rows = []
     for dev_set in benchmark_sets():
         given = ("--dataset", dev_set.dataset, "--inventory", dev_set.inventory)
@@ -215,7 +216,7 @@ def write_card(shop: Workshop) -> None:
         n_phrases=f"{n_phrases:,}",
         n_passages=f"{count_sections(PASSAGES):,}",
         n_short_sentences=f"{count_sections(SHORT_SENTENCES):,}",
-        n_words=f"{config['corpus']['sizes']['n_words']:,}",
+        n_words=f"{n_words:,}",
         n_tokens=f"{config['corpus']['sizes']['n_tokens'] / 1e6:.1f}",
         minutes=f"{config['training']['seconds'] / 60:.0f}",
         size=f"{size / 1e6:.1f}",
