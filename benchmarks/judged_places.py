@@ -76,8 +76,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--errors", type=Path, help="write the errors of the even half, with their text")
+    parser.add_argument("--model", default="default", help="model folder (the shipped one)")
     options = parser.parse_args()
-    expand = Expander.from_pretrained("default")
+    expand = Expander.from_pretrained(options.model)
     meanings = Meanings(expand.inventory)
     counts, weighted = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
     errors = []

@@ -5,15 +5,16 @@ python benchmarks/sense_priors.py      # writes sense_priors.json into the model
 No labels. Training notes are of few kinds, so a first guess is what language models say of notes at large
 (benchmarks/data/sense_shares.tsv). Then the model's own probabilities are added up over training notes, "no sense fits"
 among them, and the result becomes the prior of the next pass (expectation-maximisation). Kinds of notes count alike,
-and the first guess counts as one more kind.
+and the first guess counts as one more kind; it also stands for kinds that hardly have a short form. Short forms in
+small letters ("hr") are counted apart where there are enough of them.
 """
 
 import argparse
 import csv
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -67,18 +68,22 @@ def read_notes(group: dict[str, int], seed: int) -> Iterator[str]:
             yield "\n\n".join(f"{each['header']}: {each['text']}" for each in row["sections"])
 
 
-def score_mentions(lexicon: Lexicon, texts: Iterator[str]) -> dict[str, list[Floats]]:
-    """Return the scores of all mentions in texts, by short form."""
-    scores: dict[str, list[Floats]] = defaultdict(list)
+def score_mentions(lexicon: Lexicon, texts: Iterator[str]) -> dict[tuple[str, bool], list[Floats]]:
+    """Return the scores of all mentions in texts, by short form and whether it is written in small letters."""
+    scores: dict[tuple[str, bool], list[Floats]] = defaultdict(list)
     while batch := [lexicon.read(text) for text in islice(texts, 256)]:
         mentions = [each.mention for note in batch for each in note if each.mention is not None]
         for mention, own in zip(mentions, lexicon.ranker.scores(mentions), strict=True):
-            scores[mention.short_form].append(own)
+            written = mention.text[mention.start : mention.end]
+            small = written.islower() and written != mention.short_form
+            scores[mention.short_form, small].append(own)
     return scores
 
 
 def estimate(scores: list[Floats], guess: Floats, calibration: Calibration) -> Floats:
     """Return the share of each sense, and of none, in the mentions of a short form; `guess` counts as one a sense."""
+    if not scores:
+        return guess
     table = (
         np.stack([np.append(each, calibration.none_score or 0.0) for each in scores])
         / calibration.temperature
@@ -108,21 +113,29 @@ def main() -> None:
         for short_form in expander.inventory.short_forms
     }
     guesses = {each: first_guess(names[each], said.get(each, {})) for each in names}
-    found = {short_form: [guesses[short_form]] for short_form in said if short_form in names}
-    for group in GROUPS:
-        for short_form, scores in score_mentions(expander.lexicon(), read_notes(group, options.seed)).items():
-            if len(scores) >= MIN_MENTIONS:
-                estimated = estimate(scores, guesses[short_form], expander.calibration)
-                found.setdefault(short_form, []).append(estimated)
+    n_spellings = Counter(short_form.lower() for short_form in names)
+    small = {each.lower(): each for each in names if n_spellings[each.lower()] == 1}
+    scored = [score_mentions(expander.lexicon(), read_notes(group, options.seed)) for group in GROUPS]
+    found: dict[str, list[Floats]] = {}
+    for short_form, in_small_letters in {*((each, False) for each in said if each in names), *chain(*scored)}:
+        key = short_form.lower() if in_small_letters else short_form
+        groups = [each.get((short_form, in_small_letters), []) for each in scored]
+        if in_small_letters and (key not in small or max(map(len, groups)) < MIN_MENTIONS):
+            continue
+        guess = guesses[short_form]
+        if short_form in said:
+            found[key] = [guess, *(estimate(scores, guess, expander.calibration) for scores in groups)]
+        elif many := [scores for scores in groups if len(scores) >= MIN_MENTIONS]:
+            found[key] = [estimate(scores, guess, expander.calibration) for scores in many]
     shares = {
-        short_form: dict(
+        key: dict(
             zip(
-                [*names[short_form], ""],
-                [float(f"{share:.2g}") for share in np.mean(found[short_form], axis=0).clip(1e-4)],
+                [*names[small.get(key, key)], ""],
+                [float(f"{share:.2g}") for share in np.mean(found[key], axis=0).clip(1e-4)],
                 strict=True,
             )
         )
-        for short_form in sorted(found)
+        for key in sorted(found)
     }
     SensePriors(shares).save(options.model)
     print(f"priors of {len(shares):,} short forms")

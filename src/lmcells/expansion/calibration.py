@@ -190,14 +190,19 @@ class OrdinaryReadings:
 class SensePriors:
     """How often notes mean each sense of a short form, and how often none (""), learnt without labels.
 
-    They belong to the shipped inventory; others are ranked without priors.
+    Small letters have shares of their own where notes have enough of them: HR is a heart rate, hr mostly an hour. The
+    priors belong to the shipped inventory; others are ranked without priors.
     """
 
     shares: dict[str, dict[str, float]]
 
-    def of(self, short_form: str, long_forms: Sequence[str]) -> tuple[list[float], float]:
+    def of(
+        self, short_form: str, long_forms: Sequence[str], *, in_small_letters: bool
+    ) -> tuple[list[float], float]:
         """Return what to add to the log-odds of each sense, and of "no sense fits"."""
         shares = self.shares.get(short_form)
+        if in_small_letters:
+            shares = self.shares.get(short_form.lower(), shares)
         if shares is None:
             return [0.0] * len(long_forms), 0.0
         *of_senses, of_none = (

@@ -325,7 +325,11 @@ class Expander:
         assert mention is not None
         # The check for capitals matters to few short forms.
         in_capitals = not lexicon.in_other_case(occurrence.short_form) or is_in_capitals(mention.text)
-        prior, none_prior = lexicon.prior_of(occurrence.short_form, in_capitals=in_capitals)
+        prior, none_prior = lexicon.prior_of(
+            occurrence.short_form,
+            in_small_letters=mention.text[mention.start : mention.end].islower(),
+            in_capitals=in_capitals,
+        )
         if occurrence.allowed is not None:
             allowed = list(occurrence.allowed)
             senses = [senses[at] for at in allowed]

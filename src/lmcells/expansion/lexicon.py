@@ -38,12 +38,17 @@ class Lexicon:
     _priors: dict[Any, tuple[list[float], float]] = field(default_factory=dict, init=False, compare=False)
     _in_other_case: dict[str, list[int]] = field(default_factory=dict, init=False, compare=False)
 
-    def prior_of(self, short_form: str, *, in_capitals: bool) -> tuple[list[float], float]:
-        """Return what the priors add to the log-odds of each sense of a short form, and of "no sense fits"."""
-        key = short_form, in_capitals
+    def prior_of(
+        self, short_form: str, *, in_small_letters: bool, in_capitals: bool
+    ) -> tuple[list[float], float]:
+        """Return what the priors add to the log-odds of each sense of a short form, and of "no sense fits".
+
+        in_small_letters: so it is written here; in_capitals: so is all of the text.
+        """
+        key = short_form, in_small_letters, in_capitals
         if key not in self._priors:
             names = [sense.long_form for sense in self.inventory.by_short_form[short_form]]
-            of_senses, of_none = self.priors.of(short_form, names)
+            of_senses, of_none = self.priors.of(short_form, names, in_small_letters=in_small_letters)
             if not in_capitals:
                 for index in self.in_other_case(short_form):
                     of_senses[index] -= _OTHER_CASE
