@@ -204,7 +204,7 @@ def _train_cells(
         )
     adaptation = None
     if from_model is not None:
-        from lmcells.expansion.adaptation import Adaptation
+        from lmcells.expansion.adaptation import Adaptation, average_weights
 
         adaptation = Adaptation(PretrainedModel.from_pretrained(model_folder(from_model)), corpus)
         preset = preset or "adapt"
@@ -230,6 +230,8 @@ def _train_cells(
         )
     trained = train_cells(corpus, model_config=model_config, settings=settings, **running)
     model, record, vocabulary = trained.model, trained.record, None
+    if settings.initial_share and adaptation is not None:
+        average_weights(model, running["initial"], share=settings.initial_share)
     if not is_main:
         return TrainedModel(output, model, record)
     store: Prototypes | PhraseStore | None = None

@@ -212,3 +212,14 @@ def test_what_cannot_be_adapted_is_refused(folder: Path, tmp_path: Path) -> None
         Adaptation(bsg, adapting.corpus)
     with pytest.raises(ConfigError, match="--from is for models of the kind lmc"):
         train(adapting.corpus, output=tmp_path / "x", kind="elmo", from_model=folder / "base")
+
+
+def test_weights_can_stay_between_those_before_and_after(folder: Path) -> None:
+    half = {**QUICK, "training.initial_share": 0.5}
+    train(folder / "new" / "corpus", output=folder / "between", from_model=folder / "base", overrides=half)
+    start = adaptation(folder).initial_weights(seed=0)
+    end, between = (PretrainedModel.from_pretrained(folder / name) for name in ("adapted", "between"))
+    for name in ("variational.heads.mean.weight", "variational.masked_span_reader.hidden.weight"):
+        middle = (start[name].numpy() + end.arrays[name]) / 2
+        np.testing.assert_allclose(between.arrays[name], middle, atol=1e-6)
+        assert not np.allclose(between.arrays[name], end.arrays[name], atol=1e-4)

@@ -158,6 +158,16 @@ class Adaptation:
         return _joined(store, moved, own, rates=rates)
 
 
+@torch.no_grad()
+def average_weights(model: CellModel, initial: Mapping[str, torch.Tensor], *, share: float) -> None:
+    """Move a model's weights back towards those it started from (Wortsman et al. 2022, WiSE-FT).
+
+    The average keeps most of what was learnt on either text.
+    """
+    for name, tensor in model.state_dict().items():
+        tensor.lerp_(initial[name].to(tensor), share)
+
+
 def _places(names: list[str], at: dict[str, int]) -> npt.NDArray[np.int64]:
     return np.array([at[name] for name in names], np.int64)
 
