@@ -29,6 +29,7 @@ CONFIG = ROOT / "configs" / "default-model.toml"
 CARD = ROOT / "configs" / "default-model-card.md"
 PASSAGES = SETS / "passages.jsonl"
 SHORT_SENTENCES = SETS / "short_sentences.jsonl"
+WRITTEN = (PASSAGES, SHORT_SENTENCES)
 SHIPPED_MODEL = "src/lmcells/pretrained/default"
 SHIPPED_INVENTORY = ROOT / "src" / "lmcells" / "expansion" / "clinical_inventory.csv"
 
@@ -53,8 +54,7 @@ class Workshop:
 
     def files(self) -> list[Path]:
         """The files of training text, each once."""
-        passages = [PASSAGES] if self.config["passages"]["times"] else []
-        return [*map(self.file, self.config["text"]), *passages]
+        return [*map(self.file, self.config["text"]), *(WRITTEN if self.config["written"]["times"] else ())]
 
     def repeated_files(self) -> list[Path]:
         """Each as often as it is read: one half expanded, then the other half, then as they are."""
@@ -68,7 +68,7 @@ class Workshop:
             for name, times in self.config["text"].items()
             for file in [*sides.get(name, []), *[self.file(name)] * times][:times]
         ]
-        return [*files, *[PASSAGES] * self.config["passages"]["times"]]
+        return [*files, *WRITTEN * self.config["written"]["times"]]
 
     @property
     def reading(self) -> tuple[object, ...]:
@@ -145,7 +145,7 @@ def finish(shop: Workshop) -> None:
     settings, corpus = shop.config["finishing"], shop.at("written")
     counts = ("--min-count", settings["min_count"], "--min-header-count", settings["min_header_count"])
     if not corpus.exists():
-        lmcells("prepare", PASSAGES, SHORT_SENTENCES, *counts, "--stop-words", "--output", corpus)
+        lmcells("prepare", *WRITTEN, *counts, "--stop-words", "--output", corpus)
     given = ("--from", shop.at("trained"), "--epochs", settings["epochs"], "--seed", shop.seed)
     rate = ("--learning-rate", settings["learning_rate"], *uncounted(shop), "--dtype", "int8")
     lmcells("train", corpus, *given, *rate, "--output", shop.at("finished"))
@@ -253,7 +253,7 @@ def main() -> None:
     options = parser.parse_args()
     config = tomllib.loads(CONFIG.read_text("utf-8"))
     if options.no_passages:
-        config["passages"]["times"] = 0
+        config["written"]["times"] = 0
     seed = config["training"]["seed"] if options.seed is None else options.seed
     data = Path() if options.only == ["train"] else text_folder()
     shop = Workshop(data, options.output, config, seed)
