@@ -12,7 +12,7 @@ from corpora import corpus_of
 from lmcells import Expander
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, InputError, ModelError
-from lmcells.expansion.adaptation import Adaptation, _joined, _moved
+from lmcells.expansion.adaptation import Adaptation, _joined, _linear_map, _points, _unit
 from lmcells.model import Windows, create_model
 from lmcells.pretrain import train
 from lmcells.pretrained import PretrainedModel
@@ -143,10 +143,10 @@ def test_prototypes_move_with_the_network() -> None:
     points = before[:20]
     center = before.mean(axis=0)
     directions = (points - center) / np.linalg.norm(points - center, axis=1, keepdims=True)
-    same = _moved(directions, [before, before], center=center, new_center=center)
-    assert np.allclose(same, directions, atol=1e-3)
-    moved = _moved(directions, [before, after], center=center, new_center=center @ turn + shift)
-    assert np.allclose(moved, directions @ turn, atol=1e-2)
+    for new, expected in ((before, directions), (after, directions @ turn)):
+        to_new = _linear_map(before, new)
+        moved = _unit(to_new(_points(directions, center, before)) - to_new(center))
+        assert np.allclose(moved, expected, atol=1e-2)
 
 
 def test_counts_are_rates_in_both_texts(folder: Path) -> None:
@@ -212,6 +212,22 @@ def test_what_cannot_be_adapted_is_refused(folder: Path, tmp_path: Path) -> None
         Adaptation(bsg, adapting.corpus)
     with pytest.raises(ConfigError, match="--from is for models of the kind lmc"):
         train(adapting.corpus, output=tmp_path / "x", kind="elmo", from_model=folder / "base")
+
+
+def test_text_that_is_not_counted_leaves_counts_and_averages_as_they_were(folder: Path) -> None:
+    uncounted = {**QUICK, "training.learning_rate": 1e-9, "training.uncounted": "<none>"}
+    new = folder / "new" / "corpus"
+    train(new, output=folder / "uncounted", from_model=folder / "base", overrides=uncounted)
+    base, adapted = (PretrainedModel.from_pretrained(folder / name) for name in ("base", "uncounted"))
+    before, after = base.phrase_store, adapted.phrase_store
+    assert before is not None
+    assert after is not None
+    np.testing.assert_allclose(after.masked_span_center, before.masked_span_center, atol=1e-3)
+    for phrase in before.phrases:
+        old, kept = before.find(tuple(phrase.split())), after.find(tuple(phrase.split()))
+        assert old is not None
+        assert kept is not None
+        assert kept.count - old.count in (0, 1)
 
 
 def test_weights_can_stay_between_those_before_and_after(folder: Path) -> None:

@@ -8,7 +8,7 @@ before and after training at masked spans of the corpus.
 Needs torch; nothing that expands notes imports this module.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -142,19 +142,21 @@ class Adaptation:
         before.load_state_dict(self.initial_weights(seed=settings.seed), assign=True)
         device = next(trained.parameters()).device
         means = [sample_means(each.to(device), self.corpus, settings=settings) for each in (before, trained)]
-        moved = _moved(
-            from_four_bits(store.arrays["prototypes"], dim=self.base.sizes.cell_dim),
-            means,
-            center=store.masked_span_center,
-            new_center=own.masked_span_center,
-        )
+        to_trained = _linear_map(*means)
         is_counted = np.array(self.corpus.metadata_names("category")) != settings.uncounted
         of_segments = is_counted[self.corpus.segment_metadata("category")]
         n_counted = int(of_segments[self.corpus.token_segment].sum())
-        rates = (1.0, 1.0)  # nothing is counted, so the model's own counts stay
         if n_counted:
             n_read = int(self.base.word_counts.sum())  # of all that it was trained on and adapted to
             rates = (1 - _OWN_SHARE), _OWN_SHARE * n_read / n_counted
+            center = own.masked_span_center
+        else:  # counts and averages stay those of the model's own text
+            rates = 1.0, 1.0
+            center = to_trained(store.masked_span_center)
+        prototypes = from_four_bits(store.arrays["prototypes"], dim=self.base.sizes.cell_dim)
+        moved = _unit(to_trained(_points(prototypes, store.masked_span_center, means[0])) - center)
+        of_own = _unit(_points(own.prototypes, own.masked_span_center, means[1]) - center)
+        own = replace(own, prototypes=of_own, masked_span_center=center)
         return _joined(store, moved, own, rates=rates)
 
 
@@ -189,20 +191,27 @@ def _added(
     return WordMetadataCounts(offsets, (distinct % n_metadata).astype(np.int32), total, n_metadata)
 
 
-def _moved(prototypes: Floats, means: list[Floats], *, center: Floats, new_center: Floats) -> Floats:
-    """Map prototypes, relative to the old center, to the space of the new network, relative to its center."""
-    before, after = (each.astype(np.float64) for each in means)  # (n, d) each, at the same spans
-    middle, new_middle = before.mean(axis=0), after.mean(axis=0)
+def _linear_map(before: Floats, after: Floats) -> Callable[[Floats], Floats]:
+    """Fit the map from posterior means (n, d) to those of another network at the same spans, by ridge regression."""
+    middle, new_middle = before.mean(axis=0, dtype=np.float64), after.mean(axis=0, dtype=np.float64)
     x, y = before - middle, after - new_middle
     gram = x.T @ x
     ridge = _RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
-    matrix = np.linalg.solve(
-        gram + ridge, x.T @ y + ridge
-    )  # the identity in directions that the spans do not cover
-    radius = np.linalg.norm(before - center, axis=1).mean()
-    points = (center + radius * prototypes - middle) @ matrix + new_middle - new_center
-    moved: Floats = (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
-    return moved
+    # The identity in directions that the spans do not cover.
+    matrix = np.linalg.solve(gram + ridge, x.T @ y + ridge)
+    return lambda points: ((points - middle) @ matrix + new_middle).astype(np.float32)
+
+
+def _points(prototypes: Floats, center: Floats, means: Floats) -> Floats:
+    """Return where prototypes lie: in their directions from the center, as far away as posterior means are."""
+    radius = np.linalg.norm(means - center, axis=1).mean()
+    points: Floats = center + radius * prototypes
+    return points
+
+
+def _unit(vectors: Floats) -> Floats:
+    scaled: Floats = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return scaled
 
 
 def _joined(store: PhraseStore, moved: Floats, own: Prototypes, *, rates: tuple[float, float]) -> PhraseStore:
