@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lmcells.training.kernels import GROUPS, METADATA, TABLE, beside, on_branch
-from lmcells.training.kernels.operands import WIDTH, Dropout, kept, seed_and_constants
+from lmcells.training.kernels.operands import WIDTH, Dropout, kept, load_rows, seed_and_constants
 
 LOOKUP_BLOCK = 32  # rows per program
 NUMBER_BLOCK = 1024  # positions per program
@@ -142,7 +142,7 @@ class _Lookup(torch.autograd.Function):
         rows = table.new_empty(*ids.shape, WIDTH, dtype=dtype)
         seed, constants = seed_and_constants(dropout, unread=ids)
         _look_up[(triton.cdiv(ids.numel(), LOOKUP_BLOCK),)](
-            rows, table, ids, ids if present is None else present, seed, ids.numel(), table.shape[1],
+            rows, table, ids, ids if present is None else present, seed, ids.numel(), width=table.shape[1],
             HAS_ABSENT=present is not None, **constants, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(present)
@@ -168,8 +168,8 @@ class _Lookup(torch.autograd.Function):
 
 @triton.jit
 def _look_up(
-    out, table, ids, present, seed_of_step, n_rows, width, HAS_ABSENT: tl.constexpr, THRESHOLD: tl.constexpr,
-    SCALE: tl.constexpr, WIDTH: tl.constexpr = WIDTH, BLOCK: tl.constexpr = LOOKUP_BLOCK,
+    out, table, ids, present, seed_of_step, n_rows, width: tl.constexpr, HAS_ABSENT: tl.constexpr,
+    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, WIDTH: tl.constexpr = WIDTH, BLOCK: tl.constexpr = LOOKUP_BLOCK,
 ):  # fmt: skip
     position = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     column = tl.arange(0, WIDTH)
@@ -177,13 +177,9 @@ def _look_up(
     there = inside
     if HAS_ABSENT:
         there = there & (tl.load(present + position, mask=inside, other=0) != 0)
-    row = tl.load(ids + position, mask=there, other=0).to(tl.int64)
-    mask = there[:, None] & (column < width)[None, :]
-    at = position[:, None] * WIDTH + column[None, :]
-    if THRESHOLD > 0:
-        mask = mask & kept(at, tl.load(seed_of_step), THRESHOLD)
-    values = tl.load(table + row[:, None] * width + column[None, :], mask=mask, other=0.0) * SCALE
-    tl.store(out + at, values, mask=inside[:, None])
+    row = tl.load(ids + position, mask=there, other=0)
+    values = load_rows(table, row, position, there, width, seed_of_step, THRESHOLD, SCALE, WIDTH)
+    tl.store(out + position[:, None] * WIDTH + column[None, :], values, mask=inside[:, None])
 
 
 def zeros_for(table: Tensor) -> Tensor:

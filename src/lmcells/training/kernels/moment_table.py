@@ -91,7 +91,7 @@ def moment_table(
     _moments_forward[(triton.cdiv(n_rows, WORDS),)](
         rows, from_words, words.of_group, words.n_groups, vectors, from_metadata, sections, hidden, hidden_bias,
         heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias, _log(variance_floor),
-        words_seed, hidden_seed, vectors.shape[1], DIM=heads.mean.shape[0], DRAWS=n_draws, **constants,
+        words_seed, hidden_seed, width=vectors.shape[1], DIM=heads.mean.shape[0], DRAWS=n_draws, **constants,
         **hidden_constants, num_warps=4,
     )  # fmt: skip
     return Table(rows, from_words, from_metadata, sections, by_section, d_vectors)
@@ -166,9 +166,9 @@ def _raised(log_variance, log_floor):
 @triton.jit
 def _moments_forward(
     table, from_words, of_group, n_groups, vectors, from_metadata, sections, hidden_weight, hidden_bias, weight,
-    bias, v_weight, v_bias, log_floor, words_seed, hidden_seed, width, DIM: tl.constexpr, DRAWS: tl.constexpr,
-    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
-    WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
+    bias, v_weight, v_bias, log_floor, words_seed, hidden_seed, width: tl.constexpr, DIM: tl.constexpr,
+    DRAWS: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr,
+    HIDDEN_SCALE: tl.constexpr, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     n_words = tl.load(n_groups)
     if tl.program_id(0) * WORDS >= n_words:
