@@ -135,6 +135,7 @@ class _Hinge(torch.autograd.Function):
             windows.lengths,
             batch,
             steps,
+            STEPS=triton.next_power_of_2(steps),
             num_warps=4,
         )
         with beside(TABLE, query, coefficient):
@@ -175,7 +176,7 @@ def _hinge_forward(
 
 @triton.jit
 def _hinge_backward(
-    scaled, coefficient, gradients, stride, d_query, active, lengths, batch, steps,
+    scaled, coefficient, gradients, stride, d_query, active, lengths, batch, steps, STEPS: tl.constexpr,
     ROWS: tl.constexpr = BACKWARD_ROWS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     """Scale the gradient of the query, and compute how much of its query each position adds to its row of the table."""
@@ -185,9 +186,10 @@ def _hinge_backward(
     tl.store(scaled + tile, values, mask=inside[:, None])
     length = tl.load(lengths + row, mask=inside, other=0)
     tl.store(coefficient + steps * batch + row, gradient * 0.0, mask=inside)  # centers have no hinge
-    for time in range(steps):
-        position = time * batch + row
-        violated = tl.load(active + position, mask=inside & (time < length), other=0) != 0
-        half = tl.where(violated, 0.5 * gradient, 0.0)
-        tl.store(coefficient + position, half, mask=inside)
-        tl.store(coefficient + (steps + 1) * batch + position, -half, mask=inside)
+    time = tl.arange(0, STEPS)[:, None]
+    position = time * batch + row[None, :]
+    mask = (time < steps) & inside[None, :]
+    violated = tl.load(active + position, mask=mask & (time < length[None, :]), other=0) != 0
+    half = tl.where(violated, 0.5 * gradient[None, :], 0.0)
+    tl.store(coefficient + position, half, mask=mask)
+    tl.store(coefficient + (steps + 1) * batch + position, -half, mask=mask)
