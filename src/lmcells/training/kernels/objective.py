@@ -97,7 +97,7 @@ def _heads_backward(
 def hinge(query: Tensor, table: Tensor, windows: TimeMajor, *, margin: float, columns: int) -> Tensor:
     """sum_j max(0, margin + KLbar(q, c_j) - KLbar(q, n_j)), j over a row's words: (B, 128), (groups, 128) -> (B,).
 
-    Only the first `columns` of a row are read.
+    The first `columns` of a row are read, four at once; those beyond are zero.
     """
     reconstruction: Tensor = _Hinge.apply(query, table, windows, margin, columns)
     return reconstruction
@@ -112,7 +112,7 @@ class _Hinge(torch.autograd.Function):
         active = torch.empty_like(windows.context, dtype=torch.bool)
         _hinge_forward[(batch,)](
             reconstruction, d_query, active, query, table, windows.word_ids, windows.words.group_of,
-            windows.lengths, margin, batch, steps, columns, num_warps=4,
+            windows.lengths, margin, batch, steps, COLUMNS=4 * triton.cdiv(columns, 4), num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(query, d_query, active)
         ctx.windows = windows
@@ -145,8 +145,8 @@ class _Hinge(torch.autograd.Function):
 
 @triton.jit
 def _hinge_forward(
-    reconstruction, d_query, active, query, table, word_ids, group_of, lengths, margin, batch, steps, columns,
-    STEPS: tl.constexpr = HINGE_STEPS, WIDTH: tl.constexpr = WIDTH,
+    reconstruction, d_query, active, query, table, word_ids, group_of, lengths, margin, batch, steps,
+    COLUMNS: tl.constexpr, STEPS: tl.constexpr = HINGE_STEPS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     row = tl.program_id(0)
     column = tl.arange(0, WIDTH)
@@ -162,7 +162,7 @@ def _hinge_forward(
         negative = tl.load(word_ids + (steps + 1) * batch + position, mask=there, other=0)
         word = tl.load(group_of + word, mask=there, other=0)
         negative = tl.load(group_of + negative, mask=there, other=0)
-        mask = there[:, None] & (column < columns)[None, :]
+        mask = there[:, None] & (column < COLUMNS)[None, :]
         difference = tl.load(table + word[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
         difference -= tl.load(table + negative[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
         violation = margin + 0.5 * tl.sum(query_row[None, :] * difference, axis=1)  # (STEPS,)
