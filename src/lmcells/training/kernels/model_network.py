@@ -60,10 +60,13 @@ def table_of(
     with torch.no_grad(), beside(TABLE, sections):
         with beside(SECTIONS, sections):
             by_section = group_by_id(sections, n_ids=metadata.shape[0])
+            weight, bias = heads.mean.weight, heads.mean.bias
+            squares = weight.T @ weight, weight.T @ bias
         return moment_table(
             windows.words,
             sections,
             by_section=by_section,
+            squares=squares,
             d_vectors=zeros_for(network.words.weight),
             vectors=network.words.weight,
             from_metadata=_project(metadata, hidden.weight, dropouts.table_metadata),
