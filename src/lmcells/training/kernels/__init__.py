@@ -23,8 +23,9 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-# The branches of a step. Forward: the moment table; sorts of sections, of words and of metadata. Backward: gradients of
-# the model network's words; of its sections; of its heads; of other weights, on two. Adam's rows that are not read.
+# The branches of a step. Forward: the moment table; sorts of sections, of words and of metadata; what only weights
+# decide. Backward: gradients of the model network's words; of its sections; of its weights; of other weights, on two.
+# Adam's rows that are not read.
 TABLE, SECTIONS, GROUPS, METADATA, WEIGHTS, ADAM = range(6)
 URGENT = -1  # priority of a stream
 

@@ -57,11 +57,15 @@ def table_of(
 ) -> Table:
     """The moment table of all words, (groups, n) drawn sections -> (groups, 128) rows, on the branch TABLE."""
     heads, metadata, hidden = network.heads, network.metadata.weight, network.hidden
+    # This needs no words, which the branch TABLE may still be numbering.
+    with torch.no_grad(), beside(WEIGHTS, metadata):
+        from_metadata = _project(metadata, hidden.weight, dropouts.table_metadata)
+        weight, bias = heads.mean.weight, heads.mean.bias
+        squares = weight.T @ weight, weight.T @ bias
     with torch.no_grad(), beside(TABLE, sections):
         with beside(SECTIONS, sections):
             by_section = group_by_id(sections, n_ids=metadata.shape[0])
-            weight, bias = heads.mean.weight, heads.mean.bias
-            squares = weight.T @ weight, weight.T @ bias
+        join(WEIGHTS, from_metadata, *squares)
         return moment_table(
             windows.words,
             sections,
@@ -69,7 +73,7 @@ def table_of(
             squares=squares,
             d_vectors=zeros_for(network.words.weight),
             vectors=network.words.weight,
-            from_metadata=_project(metadata, hidden.weight, dropouts.table_metadata),
+            from_metadata=from_metadata,
             hidden=hidden.weight,
             hidden_bias=hidden.bias,
             heads=Heads(
@@ -165,6 +169,22 @@ class _DivergenceAndTable(torch.autograd.Function):
             for_words = _project_backward(
                 of_table.from_words, words, hidden, partial, windows.words, dropout=dropouts.table_words
             )
+            with beside(GROUPS, partial):  # where the gradients of the table's heads are
+                join(SECTIONS, d_metadata)
+                join(WEIGHTS, of_centers)
+                of_hidden = of_centers[WIDTH:]  # (64, 384): by h, 1, R_w and R_m
+                total = partial.sum(dim=0)
+                d_hidden = of_hidden.unflatten(1, (3, WIDTH))[:, 1:, :width].flatten(1)  # (64, 2E)
+                d_hidden += total[:-1].unflatten(0, (2, WIDTH))[:, :width].flatten(0, 1).T
+                of_heads = of_centers[:, : HIDDEN + 1]
+                of_weights = (
+                    d_hidden,
+                    of_hidden[:, HIDDEN] + total[-1],
+                    of_heads[:dim, :HIDDEN] + of_table.heads.mean,
+                    of_heads[:dim, HIDDEN] + of_table.heads.mean_bias,
+                    of_heads[dim : dim + 1, :HIDDEN] + of_table.heads.log_variance,
+                    of_heads[dim : dim + 1, HIDDEN] + of_table.heads.log_variance_bias,
+                )
             d_words = sum_rows(
                 d_center_words,
                 windows.words,
@@ -175,25 +195,8 @@ class _DivergenceAndTable(torch.autograd.Function):
             )
             ctx.table = None
             join(SECTIONS, d_metadata)
-            join(GROUPS, of_table.heads.mean)
-            join(WEIGHTS, of_centers)
-            of_hidden = of_centers[WIDTH:]  # (64, 384): by h, 1, R_w and R_m
-            total = partial.sum(dim=0)
-            d_hidden = of_hidden.unflatten(1, (3, WIDTH))[:, 1:, :width].flatten(1)  # (64, 2E)
-            d_hidden += total[:-1].unflatten(0, (2, WIDTH))[:, :width].flatten(0, 1).T
-            of_heads = of_centers[:, : HIDDEN + 1]
-            return (
-                d_posterior,
-                d_words,
-                d_metadata,
-                d_hidden,
-                of_hidden[:, HIDDEN] + total[-1],
-                of_heads[:dim, :HIDDEN] + of_table.heads.mean,
-                of_heads[:dim, HIDDEN] + of_table.heads.mean_bias,
-                of_heads[dim : dim + 1, :HIDDEN] + of_table.heads.log_variance,
-                of_heads[dim : dim + 1, HIDDEN] + of_table.heads.log_variance_bias,
-                *[None] * 4,
-            )
+            join(GROUPS, *of_weights)
+            return d_posterior, d_words, d_metadata, *of_weights, *[None] * 4
 
 
 def _center_dropouts(dropouts: ModelDropouts, *, unread: Tensor) -> tuple[list[Tensor], dict[str, float]]:
