@@ -97,7 +97,7 @@ def moment_table(
         rows, from_words, words.of_group, words.n_groups, vectors, from_metadata, sections, hidden, hidden_bias,
         heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias, _log(variance_floor),
         words_seed, hidden_seed, width=vectors.shape[1], DIM=heads.mean.shape[0], DRAWS=n_draws, **constants,
-        **hidden_constants, num_warps=4,
+        **hidden_constants, num_warps=4, maxnreg=96,  # five programs on a multiprocessor
     )  # fmt: skip
     return Table(rows, from_words, from_metadata, sections, by_section, squares, d_vectors)
 
@@ -134,6 +134,7 @@ def moment_table_backward(
         d_words, d_hidden, weighted, precisions, partial, words.n_groups, d_rows, table.from_words, table.from_metadata,
         table.sections, heads.mean, heads.mean_bias, *table.squares, heads.log_variance, heads.log_variance_bias,
         _log(variance_floor), seed, n_programs, DIM=dim, DRAWS=n_draws, **constants, num_warps=4,
+        maxnreg=168,  # three programs on a multiprocessor; nothing spills inside the loop over draws
     )  # fmt: skip
     with beside(SECTIONS, d_hidden):
         d_metadata = sum_rows(d_hidden, table.by_section, width=HIDDEN)
