@@ -47,15 +47,15 @@ class TableAdam:
                 self._update(table, UNREAD)
 
     @torch.no_grad()
-    def end(self) -> Tensor:
-        """Update everything else along its gradient; return norms whose norm is that of all these gradients."""
+    def end(self) -> list[Tensor]:
+        """Update everything else along its gradient; return norms, the norm of which is that of all these gradients."""
         join(ADAM, self.optimizer.learning_rate)
         with beside(ADAM, self.optimizer.learning_rate):
             norms = [self._update(table, ALL) for table in self._others]
         norms += [self._update(table, READ) for table in self._of_words]
         join(ADAM, norms[0])
         del self._words
-        return torch.cat(norms)
+        return norms
 
     def _update(self, table: nn.Parameter, part: int) -> Tensor:
         """Update a part of the rows; return the norms of the parts of their gradients."""
