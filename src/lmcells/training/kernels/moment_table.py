@@ -37,7 +37,7 @@ from lmcells.training.kernels.operands import (
 WORDS = 16  # per tile: several programs fit on a multiprocessor, and one works while another waits
 LINEAR_WORDS = 64
 # Programs of backward, each with partial sums of its own: so many that they end often and the LSTM finds room.
-N_PROGRAMS = 1056
+N_PROGRAMS = 1188
 N_LINEAR_PROGRAMS = 264
 # Sums over words in backward: d_a2 h h'/v, and of log v's weight and bias; d_row' h/v and d_row/v.
 _PARTS = [HIDDEN * HIDDEN, HIDDEN, HIDDEN]
