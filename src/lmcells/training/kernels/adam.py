@@ -17,7 +17,7 @@ from lmcells.training.kernels.lookup import Grouping
 from lmcells.training.task import BETAS, EPSILON, Adam
 
 BLOCK = 2048  # elements that a program updates at once, in whole rows
-N_BESIDE = 264  # programs beside a step: few, so that its kernels find room
+N_BESIDE = 2112  # programs beside a step: short, so that its kernels, which go first, soon find room
 N_PROGRAMS = 1056
 UNREAD, READ, ALL = range(3)  # which rows are updated
 
