@@ -118,13 +118,13 @@ def descend(
         norm = clip_gradients(module, max_norm=max_norm, but=apart if max_norm == 0 else ())
     with beside(TABLE, rate) if tables else nullcontext():
         optimizer.step(but=apart)
-    norms = tables.end() if tables else None
+    norms = tables.end() if tables else []
     if tables:
         join(TABLE, rate)
     if max_norm == 0:
         join(WEIGHTS, norm)
-        if norms is not None:
-            norm = torch.linalg.vector_norm(torch.cat([norms, norm.view(1)]))
+        if norms:
+            norm = torch.linalg.vector_norm(torch.cat([*norms, norm.view(1)]))
     return norm
 
 

@@ -23,10 +23,12 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-# The branches of a step. Forward: the moment table; sorts of sections, of words and of metadata. Backward: gradients of
-# the model network's words; of its sections; of its heads; of other weights, on two. Adam's rows that are not read.
+# The branches of a step. Forward: the moment table; sorts of sections, of words and of metadata; what only weights
+# decide. Backward: gradients of the model network's words; of its sections; of its weights; of other weights, on two.
+# Adam's rows that are not read.
 TABLE, SECTIONS, GROUPS, METADATA, WEIGHTS, ADAM = range(6)
-URGENT = -1  # priority of a stream
+# Priorities of streams. The LSTM, on the step's own stream, goes first: what follows it then runs beside the table.
+FIRST, URGENT, LAST = -2, -1, 0
 
 
 def kernels_available(device: torch.device | str = "cuda") -> bool:
@@ -39,7 +41,7 @@ def kernels_available(device: torch.device | str = "cuda") -> bool:
 @cache
 def _stream_of(branch: int, device: torch.device) -> torch.cuda.Stream:
     """Adam's branch gets what the others leave of the device."""
-    return torch.cuda.Stream(device, priority=0 if branch == ADAM else URGENT)
+    return torch.cuda.Stream(device, priority=LAST if branch == ADAM else URGENT)
 
 
 @contextmanager
@@ -111,7 +113,7 @@ class CapturedStep:
         self._graph = torch.cuda.CUDAGraph()
         for generator in generators:
             self._graph.register_generator_state(generator)
-        with torch.cuda.graph(self._graph, stream=torch.cuda.Stream(priority=URGENT)):
+        with torch.cuda.graph(self._graph, stream=torch.cuda.Stream(priority=FIRST)):
             step()
 
     def __call__(self) -> None:

@@ -16,8 +16,8 @@ from lmcells.training.kernels import ADAM, TABLE, beside, join
 from lmcells.training.kernels.lookup import Grouping
 from lmcells.training.task import BETAS, EPSILON, Adam
 
-BLOCK = 2048  # elements that a program updates at once
-N_BESIDE = 264  # programs beside a step: few, so that its kernels find room
+BLOCK = 2048  # elements that a program updates at once, in whole rows
+N_BESIDE = 2112  # programs beside a step: short, so that its kernels, which go first, soon find room
 N_PROGRAMS = 1056
 UNREAD, READ, ALL = range(3)  # which rows are updated
 
@@ -47,28 +47,31 @@ class TableAdam:
                 self._update(table, UNREAD)
 
     @torch.no_grad()
-    def end(self) -> Tensor:
-        """Update everything else along its gradient; return norms whose norm is that of all these gradients."""
+    def end(self) -> list[Tensor]:
+        """Update everything else along its gradient; return norms, the norm of which is that of all these gradients."""
         join(ADAM, self.optimizer.learning_rate)
         with beside(ADAM, self.optimizer.learning_rate):
             norms = [self._update(table, ALL) for table in self._others]
         norms += [self._update(table, READ) for table in self._of_words]
         join(ADAM, norms[0])
         del self._words
-        return torch.cat(norms)
+        return norms
 
     def _update(self, table: nn.Parameter, part: int) -> Tensor:
         """Update a part of the rows; return the norms of the parts of their gradients."""
         words, state = self._words, self.optimizer.state_of(table)
         gradient = table.grad if part != UNREAD else table
         assert gradient is not None
-        n_programs = min(N_BESIDE if part == UNREAD else N_PROGRAMS, triton.cdiv(table.numel(), BLOCK))
+        width = table.shape[-1]
+        n_rows, columns = table.numel() // width, triton.next_power_of_2(width)
+        n_programs = min(N_BESIDE if part == UNREAD else N_PROGRAMS, triton.cdiv(n_rows * columns, BLOCK))
         norms = state["step"].new_empty(n_programs)
         _update_rows[(n_programs,)](
             table, norms, state["exp_avg"], state["exp_avg_sq"], gradient.contiguous(),
             words.of_group if part == READ else words.group_of, words.n_groups, state["step"],
-            self.optimizer.learning_rate, table.numel(), table.shape[-1], BETA1=BETAS[0], BETA2=BETAS[1],
-            LOG1=math.log(BETAS[0]), LOG2=math.log(BETAS[1]), EPSILON=EPSILON, PART=part, num_warps=8,
+            self.optimizer.learning_rate, n_rows, width=width, BETA1=BETAS[0], BETA2=BETAS[1],
+            LOG1=math.log(BETAS[0]), LOG2=math.log(BETAS[1]), EPSILON=EPSILON, PART=part,
+            ROWS=BLOCK // columns, COLUMNS=columns, num_warps=8,
         )  # fmt: skip
         return norms
 
@@ -82,31 +85,34 @@ def _one_minus_exp(x):
 
 @triton.jit
 def _update_rows(
-    table, norms, average, square, gradients, groups, n_groups, step, learning_rate, n_elements, width,
+    table, norms, average, square, gradients, groups, n_groups, step, learning_rate, n_rows, width: tl.constexpr,
     BETA1: tl.constexpr, BETA2: tl.constexpr, LOG1: tl.constexpr, LOG2: tl.constexpr, EPSILON: tl.constexpr,
-    PART: tl.constexpr, BLOCK: tl.constexpr = BLOCK,
+    PART: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     steps = tl.load(step)
     rate = tl.load(learning_rate) / _one_minus_exp(steps * LOG1)
     scale = 1.0 / tl.sqrt(_one_minus_exp(steps * LOG2))
     if PART == 1:
-        n_elements = tl.load(n_groups) * width
-    squares = tl.zeros((BLOCK,), tl.float32)
-    for first in range(tl.program_id(0) * BLOCK, n_elements, tl.num_programs(0) * BLOCK):
-        at = first + tl.arange(0, BLOCK)
-        there = at < n_elements
-        gradient = tl.zeros((BLOCK,), tl.float32)
+        n_rows = tl.load(n_groups)
+    column = tl.arange(0, COLUMNS)
+    squares = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for first in range(tl.program_id(0) * ROWS, n_rows, tl.num_programs(0) * ROWS):
+        row = first + tl.arange(0, ROWS)
+        there = row < n_rows
         if PART == 0:
-            there = there & (tl.load(groups + at // width, mask=there, other=0) < 0)
-        else:
-            if PART == 1:
-                at = tl.load(groups + at // width, mask=there, other=0) * width + at % width
-            gradient = tl.load(gradients + at, mask=there, other=0.0)
+            there = there & (tl.load(groups + row, mask=there, other=0) < 0)
+        if PART == 1:
+            row = tl.load(groups + row, mask=there, other=0)
+        at = row[:, None] * width + column[None, :]
+        mask = there[:, None] & (column < width)[None, :]
+        gradient = tl.zeros((ROWS, COLUMNS), tl.float32)
+        if PART > 0:
+            gradient = tl.load(gradients + at, mask=mask, other=0.0)
             squares += gradient * gradient
-        mean = BETA1 * tl.load(average + at, mask=there, other=0.0) + (1 - BETA1) * gradient
-        mean_square = BETA2 * tl.load(square + at, mask=there, other=0.0) + (1 - BETA2) * gradient * gradient
+        mean = BETA1 * tl.load(average + at, mask=mask, other=0.0) + (1 - BETA1) * gradient
+        mean_square = BETA2 * tl.load(square + at, mask=mask, other=0.0) + (1 - BETA2) * gradient * gradient
         moved = rate * mean / (tl.sqrt(mean_square) * scale + EPSILON)
-        tl.store(average + at, mean, mask=there)
-        tl.store(square + at, mean_square, mask=there)
-        tl.store(table + at, tl.load(table + at, mask=there, other=0.0) - moved, mask=there)
-    tl.store(norms + tl.program_id(0), tl.sqrt(tl.sum(squares, axis=0)))
+        tl.store(average + at, mean, mask=mask)
+        tl.store(square + at, mean_square, mask=mask)
+        tl.store(table + at, tl.load(table + at, mask=mask, other=0.0) - moved, mask=mask)
+    tl.store(norms + tl.program_id(0), tl.sqrt(tl.sum(squares)))

@@ -94,7 +94,7 @@ def _attention_forward(
     highest = tl.full((ROWS,), -1e30, tl.float32)
     weight_sum = tl.zeros((ROWS,), tl.float32)
     weighted = tl.zeros((ROWS, WIDTH), tl.float32)
-    for time in range(longest):
+    for time in tl.range(longest, num_stages=3):  # loads the states of the next steps meanwhile
         there = time < length
         state = tl.load(states + time * batch * WIDTH + tile, mask=there[:, None], other=0.0).to(tl.float32)
         score = tl.where(there, tl.sum(query * state, axis=1), -1e30)
@@ -182,7 +182,7 @@ def _attention_backward(
     length = tl.load(lengths + row, mask=inside, other=0)
     longest = tl.load(lengths + program * ROWS)
     d_query = tl.zeros((ROWS, WIDTH), tl.float32)
-    for time in range(longest):
+    for time in tl.range(longest, num_stages=3):  # loads the states of the next steps meanwhile
         there = time < length
         at_time = time * batch * WIDTH + tile
         state = tl.load(states + at_time, mask=there[:, None], other=0.0).to(tl.float32)

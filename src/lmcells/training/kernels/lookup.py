@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lmcells.training.kernels import GROUPS, METADATA, TABLE, beside, on_branch
-from lmcells.training.kernels.operands import WIDTH, Dropout, kept, seed_and_constants
+from lmcells.training.kernels.operands import WIDTH, Dropout, kept, load_rows, seed_and_constants
 
 LOOKUP_BLOCK = 32  # rows per program
 NUMBER_BLOCK = 1024  # positions per program
@@ -142,7 +142,7 @@ class _Lookup(torch.autograd.Function):
         rows = table.new_empty(*ids.shape, WIDTH, dtype=dtype)
         seed, constants = seed_and_constants(dropout, unread=ids)
         _look_up[(triton.cdiv(ids.numel(), LOOKUP_BLOCK),)](
-            rows, table, ids, ids if present is None else present, seed, ids.numel(), table.shape[1],
+            rows, table, ids, ids if present is None else present, seed, ids.numel(), width=table.shape[1],
             HAS_ABSENT=present is not None, **constants, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(present)
@@ -168,8 +168,8 @@ class _Lookup(torch.autograd.Function):
 
 @triton.jit
 def _look_up(
-    out, table, ids, present, seed_of_step, n_rows, width, HAS_ABSENT: tl.constexpr, THRESHOLD: tl.constexpr,
-    SCALE: tl.constexpr, WIDTH: tl.constexpr = WIDTH, BLOCK: tl.constexpr = LOOKUP_BLOCK,
+    out, table, ids, present, seed_of_step, n_rows, width: tl.constexpr, HAS_ABSENT: tl.constexpr,
+    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, WIDTH: tl.constexpr = WIDTH, BLOCK: tl.constexpr = LOOKUP_BLOCK,
 ):  # fmt: skip
     position = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     column = tl.arange(0, WIDTH)
@@ -177,13 +177,9 @@ def _look_up(
     there = inside
     if HAS_ABSENT:
         there = there & (tl.load(present + position, mask=inside, other=0) != 0)
-    row = tl.load(ids + position, mask=there, other=0).to(tl.int64)
-    mask = there[:, None] & (column < width)[None, :]
-    at = position[:, None] * WIDTH + column[None, :]
-    if THRESHOLD > 0:
-        mask = mask & kept(at, tl.load(seed_of_step), THRESHOLD)
-    values = tl.load(table + row[:, None] * width + column[None, :], mask=mask, other=0.0) * SCALE
-    tl.store(out + at, values, mask=inside[:, None])
+    row = tl.load(ids + position, mask=there, other=0)
+    values = load_rows(table, row, position, there, width, seed_of_step, THRESHOLD, SCALE, WIDTH)
+    tl.store(out + position[:, None] * WIDTH + column[None, :], values, mask=inside[:, None])
 
 
 def zeros_for(table: Tensor) -> Tensor:
@@ -223,11 +219,12 @@ def sum_rows(
         "HAS_PRESENT": present is not None,
         "HAS_COEFFICIENT": coefficient is not None,
         "IS_PART": coefficient is None and (first_position > 0 or rows.shape[0] < n_positions),
+        "COLUMNS": columns,
     }
     unread = grouping.offsets
     given = (
         rows, rows.stride(0), rows.shape[0], first_position, grouping.order,
-        unread if present is None else present, unread if coefficient is None else coefficient, seed, columns,
+        unread if present is None else present, unread if coefficient is None else coefficient, seed,
     )  # fmt: skip
     _sum_whole_chunks[(n_chunks,)](
         partial, *given, grouping.ids, n_positions, grouping.n_ids, BLOCK=32, num_warps=4, **constants
@@ -235,8 +232,10 @@ def sum_rows(
     _sum_runs[(min(n_groups, N_PROGRAMS),)](
         total, partial, *given, grouping.offsets, grouping.of_group if is_compact else unread,
         grouping.n_groups if is_compact else unread, unread if plus is None else plus,
-        0 if plus is None else plus.stride(0), width, n_groups, IS_COMPACT=is_compact, SCATTERS=into is not None,
-        HAS_PLUS=plus is not None, BLOCK=16, num_warps=1, **constants,
+        0 if plus is None else plus.stride(0), n_groups, width=width, IS_COMPACT=is_compact,
+        SCATTERS=into is not None, HAS_PLUS=plus is not None,
+        BLOCK=8 if n_positions < 8 * n_groups else 16,  # most runs are short where there are many
+        num_warps=1, **constants,
     )  # fmt: skip
     return total
 
@@ -248,10 +247,10 @@ def _chunk_of(n_positions: int) -> int:
 
 @triton.jit
 def _sum_whole_chunks(
-    partial, rows, stride, n_rows, first_position, order, present, coefficient, seed_of_step, columns,
-    ids, n_positions, n_ids, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr,
+    partial, rows, stride, n_rows, first_position, order, present, coefficient, seed_of_step, ids,
+    n_positions, n_ids, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr,
     THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
-    WIDTH: tl.constexpr = WIDTH,
+    COLUMNS: tl.constexpr, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     chunk = tl.program_id(0)
     start = chunk * CHUNK
@@ -266,7 +265,7 @@ def _sum_whole_chunks(
             seed = tl.load(seed_of_step)
             total = _sum_positions(
                 tl.zeros((WIDTH,), tl.float32), start, start + CHUNK, rows, stride, n_rows, first_position, order,
-                present, coefficient, seed, columns, HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE,
+                present, coefficient, seed, COLUMNS, HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE,
                 WIDTH, BLOCK,
             )  # fmt: skip
             tl.store(partial + chunk * WIDTH + tl.arange(0, WIDTH), total)
@@ -274,11 +273,11 @@ def _sum_whole_chunks(
 
 @triton.jit
 def _sum_runs(
-    out, partial, rows, stride, n_rows, first_position, order, present, coefficient, seed_of_step, columns,
-    offsets, of_group, n_there, plus, plus_stride, width, n_groups, IS_COMPACT: tl.constexpr,
+    out, partial, rows, stride, n_rows, first_position, order, present, coefficient, seed_of_step, offsets,
+    of_group, n_there, plus, plus_stride, n_groups, width: tl.constexpr, IS_COMPACT: tl.constexpr,
     SCATTERS: tl.constexpr, HAS_PLUS: tl.constexpr, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr,
     IS_PART: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
-    WIDTH: tl.constexpr = WIDTH,
+    COLUMNS: tl.constexpr, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     if IS_COMPACT:
         n_groups = tl.load(n_there)
@@ -302,7 +301,7 @@ def _sum_runs(
             total += tl.load(at, mask=column < width, other=0.0)
         total = _sum_positions(
             total, start, head_end, rows, stride, n_rows, first_position, order, present, coefficient, seed,
-            columns, HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE, WIDTH, BLOCK,
+            COLUMNS, HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE, WIDTH, BLOCK,
         )  # fmt: skip
         for first in range(first_chunk, last_chunk, BLOCK):
             chunk = first + tl.arange(0, BLOCK)
@@ -312,7 +311,7 @@ def _sum_runs(
             )
         total = _sum_positions(
             total, tail_start, end, rows, stride, n_rows, first_position, order, present, coefficient, seed,
-            columns, HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE, WIDTH, BLOCK,
+            COLUMNS, HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE, WIDTH, BLOCK,
         )  # fmt: skip
         row = tl.cast(group, tl.int64)
         if SCATTERS:
@@ -322,26 +321,27 @@ def _sum_runs(
 
 @triton.jit
 def _first_from(order, start, end, bound):
-    """Where the positions of a run, which ascend, reach a bound."""
+    """Where the positions of a run, which ascend, reach a bound: one look at 32 of them leaves a 32nd of the run."""
     while start < end:
-        middle = (start + end) // 2
-        is_below = tl.load(order + middle) < bound
-        start = tl.where(is_below, middle + 1, start)
-        end = tl.where(is_below, end, middle)
+        size = (end - start + 31) // 32
+        last = start + tl.arange(0, 32) * size + size - 1  # of each part
+        is_below = tl.load(order + last, mask=last < end, other=bound) < bound
+        start += tl.sum(is_below.to(tl.int32), axis=0) * size
+        end = tl.minimum(start + size - 1, end)
     return start
 
 
 @triton.jit
 def _sum_positions(
-    total, start, end, rows, stride, n_rows, first_position, order, present, coefficient, seed, columns,
-    HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr, THRESHOLD: tl.constexpr,
-    SCALE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    total, start, end, rows, stride, n_rows, first_position, order, present, coefficient, seed,
+    COLUMNS: tl.constexpr, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr,
+    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, WIDTH)
     for first in range(start, end, BLOCK):
         at = first + tl.arange(0, BLOCK)
         inside = at < end
-        position = tl.load(order + at, mask=inside, other=0) - first_position
+        position = tl.load(order + at, mask=inside, other=0).to(tl.int32) - first_position
         if IS_PART:
             inside = inside & (position >= 0) & (position < n_rows)
         if HAS_PRESENT:
@@ -352,9 +352,11 @@ def _sum_positions(
             weight = tl.load(coefficient + position, mask=inside, other=0.0) * SCALE
             inside = inside & (weight != 0.0)
             row = position % n_rows
-        mask = inside[:, None] & (column < columns)[None, :]
+        # What dropout leaves out is read too: a mask of single elements would split the loads.
+        mask = inside[:, None] & (column < COLUMNS)[None, :]
+        at_rows = row.to(tl.int64)[:, None] * stride + column[None, :]
+        values = tl.load(rows + at_rows, mask=mask, other=0.0).to(tl.float32) * weight[:, None]
         if THRESHOLD > 0:
-            mask = mask & kept(position[:, None] * WIDTH + column[None, :], seed, THRESHOLD)
-        values = tl.load(rows + row[:, None] * stride + column[None, :], mask=mask, other=0.0)
-        total += tl.sum(values.to(tl.float32) * weight[:, None], axis=0)
+            values = tl.where(kept(position[:, None] * WIDTH + column[None, :], seed, THRESHOLD), values, 0.0)
+        total += tl.sum(values, axis=0)
     return total

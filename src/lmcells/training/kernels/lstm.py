@@ -47,7 +47,7 @@ class _Lstm(torch.autograd.Function):
         weights = rows.new_empty(2, 8 * HIDDEN, WIDTH)  # of words, of the center
         of_hidden, bias = torch.empty_like(hidden, dtype=rows.dtype), rows.new_empty(8 * HIDDEN)
         _prepare[(triton.cdiv(8 * HIDDEN, PREPARED_ROWS),)](
-            weights, of_hidden, bias, weight, hidden, input_bias, hidden_bias, width, num_warps=4
+            weights, of_hidden, bias, weight, hidden, input_bias, hidden_bias, width=width, num_warps=4
         )
         states = rows.new_empty(steps, batch, 2 * HIDDEN)
         cells = torch.empty_like(states)
@@ -89,7 +89,7 @@ class _Lstm(torch.autograd.Function):
 
 @triton.jit
 def _prepare(
-    weights, of_hidden, bias, weight, hidden, input_bias, hidden_bias, width,
+    weights, of_hidden, bias, weight, hidden, input_bias, hidden_bias, width: tl.constexpr,
     ROWS: tl.constexpr = PREPARED_ROWS, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     """Narrow weights of words and of centers, padded to 128 columns, of the states, and the sum of the biases."""

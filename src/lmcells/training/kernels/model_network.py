@@ -57,16 +57,23 @@ def table_of(
 ) -> Table:
     """The moment table of all words, (groups, n) drawn sections -> (groups, 128) rows, on the branch TABLE."""
     heads, metadata, hidden = network.heads, network.metadata.weight, network.hidden
+    # This needs no words, which the branch TABLE may still be numbering.
+    with torch.no_grad(), beside(WEIGHTS, metadata):
+        from_metadata = _project(metadata, hidden.weight, dropouts.table_metadata)
+        weight, bias = heads.mean.weight, heads.mean.bias
+        squares = weight.T @ weight, weight.T @ bias
     with torch.no_grad(), beside(TABLE, sections):
         with beside(SECTIONS, sections):
             by_section = group_by_id(sections, n_ids=metadata.shape[0])
+        join(WEIGHTS, from_metadata, *squares)
         return moment_table(
             windows.words,
             sections,
             by_section=by_section,
+            squares=squares,
             d_vectors=zeros_for(network.words.weight),
             vectors=network.words.weight,
-            from_metadata=_project(metadata, hidden.weight, dropouts.table_metadata),
+            from_metadata=from_metadata,
             hidden=hidden.weight,
             hidden_bias=hidden.bias,
             heads=Heads(
@@ -117,8 +124,8 @@ class _DivergenceAndTable(torch.autograd.Function):
         _centers_forward[(triton.cdiv(batch, CENTER_ROWS),)](
             divergence, query, prior, features, posterior, windows.word_ids[windows.n_steps], windows.metadata,
             windows.counts, words, metadata, hidden, hidden_bias, heads.mean, heads.mean_bias,
-            heads.log_variance, heads.log_variance_bias, *seeds, batch, words.shape[1], metadata.shape[0],
-            DIM=dim, **constants, num_warps=8,
+            heads.log_variance, heads.log_variance_bias, *seeds, batch, metadata.shape[0],
+            width=words.shape[1], DIM=dim, **constants, num_warps=8,
         )  # fmt: skip
         ctx.save_for_backward(posterior, prior, features, words, metadata, hidden, *given[:4])
         ctx.windows, ctx.table, ctx.floor, ctx.dropouts = windows, table, floor, dropouts
@@ -148,7 +155,7 @@ class _DivergenceAndTable(torch.autograd.Function):
         _centers_backward[(triton.cdiv(batch, CENTER_ROWS),)](
             d_posterior, left, d_center_words, d_center_metadata, d_divergence, d_divergence.stride(0),
             d_query, posterior, prior, features, windows.counts, hidden, heads.mean, heads.log_variance, *seeds[:2],
-            batch, width, DIM=dim, **constants, num_warps=4,
+            batch, width=width, DIM=dim, **constants, num_warps=4,
         )  # fmt: skip
         with beside(WEIGHTS, left, features):
             of_centers = product_over_rows(left, features)  # (192, 384)
@@ -162,6 +169,22 @@ class _DivergenceAndTable(torch.autograd.Function):
             for_words = _project_backward(
                 of_table.from_words, words, hidden, partial, windows.words, dropout=dropouts.table_words
             )
+            with beside(GROUPS, partial):  # where the gradients of the table's heads are
+                join(SECTIONS, d_metadata)
+                join(WEIGHTS, of_centers)
+                of_hidden = of_centers[WIDTH:]  # (64, 384): by h, 1, R_w and R_m
+                total = partial.sum(dim=0)
+                d_hidden = of_hidden.unflatten(1, (3, WIDTH))[:, 1:, :width].flatten(1)  # (64, 2E)
+                d_hidden += total[:-1].unflatten(0, (2, WIDTH))[:, :width].flatten(0, 1).T
+                of_heads = of_centers[:, : HIDDEN + 1]
+                of_weights = (
+                    d_hidden,
+                    of_hidden[:, HIDDEN] + total[-1],
+                    of_heads[:dim, :HIDDEN] + of_table.heads.mean,
+                    of_heads[:dim, HIDDEN] + of_table.heads.mean_bias,
+                    of_heads[dim : dim + 1, :HIDDEN] + of_table.heads.log_variance,
+                    of_heads[dim : dim + 1, HIDDEN] + of_table.heads.log_variance_bias,
+                )
             d_words = sum_rows(
                 d_center_words,
                 windows.words,
@@ -172,25 +195,8 @@ class _DivergenceAndTable(torch.autograd.Function):
             )
             ctx.table = None
             join(SECTIONS, d_metadata)
-            join(GROUPS, of_table.heads.mean)
-            join(WEIGHTS, of_centers)
-            of_hidden = of_centers[WIDTH:]  # (64, 384): by h, 1, R_w and R_m
-            total = partial.sum(dim=0)
-            d_hidden = of_hidden.unflatten(1, (3, WIDTH))[:, 1:, :width].flatten(1)  # (64, 2E)
-            d_hidden += total[:-1].unflatten(0, (2, WIDTH))[:, :width].flatten(0, 1).T
-            of_heads = of_centers[:, : HIDDEN + 1]
-            return (
-                d_posterior,
-                d_words,
-                d_metadata,
-                d_hidden,
-                of_hidden[:, HIDDEN] + total[-1],
-                of_heads[:dim, :HIDDEN] + of_table.heads.mean,
-                of_heads[:dim, HIDDEN] + of_table.heads.mean_bias,
-                of_heads[dim : dim + 1, :HIDDEN] + of_table.heads.log_variance,
-                of_heads[dim : dim + 1, HIDDEN] + of_table.heads.log_variance_bias,
-                *[None] * 4,
-            )
+            join(GROUPS, *of_weights)
+            return d_posterior, d_words, d_metadata, *of_weights, *[None] * 4
 
 
 def _center_dropouts(dropouts: ModelDropouts, *, unread: Tensor) -> tuple[list[Tensor], dict[str, float]]:
@@ -203,10 +209,10 @@ def _center_dropouts(dropouts: ModelDropouts, *, unread: Tensor) -> tuple[list[T
 @triton.jit
 def _centers_forward(
     divergence, query, priors, features, posterior, centers, sections, counts, words, metadata, hidden_weight,
-    hidden_bias, weight, bias, v_weight, v_bias, words_seed, metadata_seed, hidden_seed, batch, width, n_metadata,
-    DIM: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr,
-    HIDDEN_SCALE: tl.constexpr, ROWS: tl.constexpr = CENTER_ROWS, WIDTH: tl.constexpr = WIDTH,
-    HIDDEN: tl.constexpr = HIDDEN,
+    hidden_bias, weight, bias, v_weight, v_bias, words_seed, metadata_seed, hidden_seed, batch, n_metadata,
+    width: tl.constexpr, DIM: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr,
+    HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr, ROWS: tl.constexpr = CENTER_ROWS,
+    WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     row, inside, column, tile = tile_of_program(batch, ROWS, WIDTH)
     narrow = features.dtype.element_ty
@@ -256,9 +262,9 @@ def _centers_forward(
 @triton.jit
 def _centers_backward(
     d_posterior, left, d_words, d_metadata, d_divergence, stride, d_query, posterior, priors, features, counts,
-    hidden_weight, weight, v_weight, words_seed, metadata_seed, batch, width, DIM: tl.constexpr,
-    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_SCALE: tl.constexpr, ROWS: tl.constexpr = CENTER_ROWS,
-    WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
+    hidden_weight, weight, v_weight, words_seed, metadata_seed, batch, width: tl.constexpr,
+    DIM: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
+    ROWS: tl.constexpr = CENTER_ROWS, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     row, inside, column, tile = tile_of_program(batch, ROWS, WIDTH)
     narrow = features.dtype.element_ty
@@ -308,15 +314,16 @@ def _project(metadata: Tensor, hidden: Tensor, dropout: Dropout | None) -> Tenso
     out = metadata.new_empty(n_rows, HIDDEN)
     seed, constants = seed_and_constants(dropout, unread=out)
     _project_rows[(triton.cdiv(n_rows, PROJECTED_ROWS),)](
-        out, metadata, hidden, seed, n_rows, width, **constants, num_warps=4
+        out, metadata, hidden, seed, n_rows, width=width, **constants, num_warps=4
     )
     return out
 
 
 @triton.jit
 def _project_rows(
-    out, table, hidden_weight, seed_of_step, n_rows, width, THRESHOLD: tl.constexpr, SCALE: tl.constexpr,
-    ROWS: tl.constexpr = PROJECTED_ROWS, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
+    out, table, hidden_weight, seed_of_step, n_rows, width: tl.constexpr, THRESHOLD: tl.constexpr,
+    SCALE: tl.constexpr, ROWS: tl.constexpr = PROJECTED_ROWS, WIDTH: tl.constexpr = WIDTH,
+    HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     row, inside, column, _ = tile_of_program(n_rows, ROWS, WIDTH)
     unit = tl.arange(0, HIDDEN)
@@ -346,17 +353,17 @@ def _project_backward(
     seed, constants = seed_and_constants(dropout, unread=partial)
     ids, count = (partial, partial) if of_rows is None else (of_rows.of_group, of_rows.n_groups)
     _project_rows_backward[(partial.shape[0],)](
-        d_rows, partial, d_projected, table, ids, count, hidden, seed, n_rows, width, partial.shape[0],
-        IS_WORDS=of_rows is not None, **constants, num_warps=8,
+        d_rows, partial, d_projected, table, ids, count, hidden, seed, n_rows, partial.shape[0],
+        width=width, IS_WORDS=of_rows is not None, **constants, num_warps=8, num_stages=2,
     )  # fmt: skip
     return d_rows
 
 
 @triton.jit
 def _project_rows_backward(
-    d_rows, partial, d_projected, table, ids, count, hidden_weight, seed_of_step, n_rows, width, n_programs,
-    IS_WORDS: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, ROWS: tl.constexpr = PROJECTED_ROWS,
-    WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
+    d_rows, partial, d_projected, table, ids, count, hidden_weight, seed_of_step, n_rows, n_programs,
+    width: tl.constexpr, IS_WORDS: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr,
+    ROWS: tl.constexpr = PROJECTED_ROWS, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     program = tl.program_id(0)
     column = tl.arange(0, WIDTH)

@@ -36,10 +36,13 @@ from lmcells.training.kernels.operands import (
 
 WORDS = 16  # per tile: several programs fit on a multiprocessor, and one works while another waits
 LINEAR_WORDS = 64
-N_PROGRAMS = 264  # of backward, each with partial sums of its own
-# Sums over words in backward: d_a2 h h'/v, d_a1' h/v, d_a2 h/v, of log v's weight, d_a1/v, d_a2/v and of log v's bias.
-_PARTS = [HIDDEN * HIDDEN, WIDTH * HIDDEN, HIDDEN, HIDDEN, WIDTH, 2]
-_SIZE = sum(_PARTS)
+# Programs of backward, each with partial sums of its own: so many that they end often and the LSTM finds room.
+N_PROGRAMS = 1188
+N_LINEAR_PROGRAMS = 264
+# Sums over words in backward: d_a2 h h'/v, and of log v's weight and bias; d_row' h/v and d_row/v.
+_PARTS = [HIDDEN * HIDDEN, HIDDEN, HIDDEN]
+_LINEAR_PARTS = [WIDTH * HIDDEN, WIDTH]
+_SIZE, _LINEAR_SIZE = sum(_PARTS), sum(_LINEAR_PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Table:
     from_metadata: Tensor  # (M, 64)
     sections: Tensor  # (groups, n)
     by_section: Grouping  # of `sections`
+    squares: tuple[Tensor, Tensor]  # W'W (64, 64) and W'b (64,) of the means' weight and bias
     d_vectors: Tensor  # (V, E) zeros, for the gradient of the word vectors
 
 
@@ -69,6 +73,7 @@ def moment_table(
     sections: Tensor,
     *,
     by_section: Grouping,
+    squares: tuple[Tensor, Tensor],
     d_vectors: Tensor,
     vectors: Tensor,
     from_metadata: Tensor,
@@ -91,10 +96,10 @@ def moment_table(
     _moments_forward[(triton.cdiv(n_rows, WORDS),)](
         rows, from_words, words.of_group, words.n_groups, vectors, from_metadata, sections, hidden, hidden_bias,
         heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias, _log(variance_floor),
-        words_seed, hidden_seed, vectors.shape[1], DIM=heads.mean.shape[0], DRAWS=n_draws, **constants,
-        **hidden_constants, num_warps=4,
+        words_seed, hidden_seed, width=vectors.shape[1], DIM=heads.mean.shape[0], DRAWS=n_draws, **constants,
+        **hidden_constants, num_warps=4, maxnreg=96,  # five programs on a multiprocessor
     )  # fmt: skip
-    return Table(rows, from_words, from_metadata, sections, by_section, d_vectors)
+    return Table(rows, from_words, from_metadata, sections, by_section, squares, d_vectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,30 +132,28 @@ def moment_table_backward(
     seed, constants = seed_and_constants(of_hidden, unread=table.sections, prefix="HIDDEN_")
     _moments_backward[(n_programs,)](
         d_words, d_hidden, weighted, precisions, partial, words.n_groups, d_rows, table.from_words, table.from_metadata,
-        table.sections, heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias,
+        table.sections, heads.mean, heads.mean_bias, *table.squares, heads.log_variance, heads.log_variance_bias,
         _log(variance_floor), seed, n_programs, DIM=dim, DRAWS=n_draws, **constants, num_warps=4,
+        maxnreg=168,  # three programs on a multiprocessor; nothing spills inside the loop over draws
     )  # fmt: skip
     with beside(SECTIONS, d_hidden):
         d_metadata = sum_rows(d_hidden, table.by_section, width=HIDDEN)
     with beside(GROUPS, d_rows, weighted, precisions, partial):
-        _linear_backward[(n_programs,)](
-            partial,
-            words.n_groups,
-            d_rows,
-            weighted,
-            precisions,
-            n_programs,
-            DIM=dim,
-            DRAWS=n_draws,
-            num_warps=4,
+        linear = partial.new_empty(min(n_programs, N_LINEAR_PROGRAMS), _LINEAR_SIZE)
+        _linear_backward[(linear.shape[0],)](
+            linear, words.n_groups, d_rows, weighted, precisions, linear.shape[0], DRAWS=n_draws, num_warps=4
         )
-        total = partial.sum(dim=0)
-        product, linear, of_hiddens, d_variance, of_bias, rest = total.split_with_sizes(_PARTS)
-        linear, product = linear.view(WIDTH, HIDDEN)[:dim], product.view(HIDDEN, HIDDEN)
-        d_mean = torch.addmm(linear, heads.mean, product, alpha=2).addr_(heads.mean_bias, of_hiddens, alpha=2)
-        d_bias = torch.addmv(of_bias[:dim], heads.mean, of_hiddens, alpha=2)
-        d_bias.addcmul_(heads.mean_bias, rest[:1], value=2)
-    return TableGradients(d_words, d_metadata, Heads(d_mean, d_bias, d_variance.unsqueeze(0), rest[1:2]))
+        of_rows, of_ones = linear.sum(dim=0).split_with_sizes(_LINEAR_PARTS)
+        product, d_variance, d_variance_bias = partial.sum(dim=0).split_with_sizes(_PARTS)
+        of_rows, product = of_rows.view(WIDTH, HIDDEN), product.view(HIDDEN, HIDDEN)
+        by_square = of_rows[dim + 1]  # sum of d_a2 h/v
+        d_mean = torch.addmm(of_rows[:dim], heads.mean, product, alpha=2)
+        d_mean.addr_(heads.mean_bias, by_square, alpha=2)
+        d_bias = torch.addmv(of_ones[:dim], heads.mean, by_square, alpha=2)
+        d_bias.addcmul_(heads.mean_bias, of_ones[dim + 1 : dim + 2], value=2)
+    return TableGradients(
+        d_words, d_metadata, Heads(d_mean, d_bias, d_variance.unsqueeze(0), d_variance_bias[:1])
+    )
 
 
 def _log(variance_floor: float) -> float:
@@ -166,9 +169,9 @@ def _raised(log_variance, log_floor):
 @triton.jit
 def _moments_forward(
     table, from_words, of_group, n_groups, vectors, from_metadata, sections, hidden_weight, hidden_bias, weight,
-    bias, v_weight, v_bias, log_floor, words_seed, hidden_seed, width, DIM: tl.constexpr, DRAWS: tl.constexpr,
-    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
-    WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
+    bias, v_weight, v_bias, log_floor, words_seed, hidden_seed, width: tl.constexpr, DIM: tl.constexpr,
+    DRAWS: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr,
+    HIDDEN_SCALE: tl.constexpr, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     n_words = tl.load(n_groups)
     if tl.program_id(0) * WORDS >= n_words:
@@ -217,7 +220,7 @@ def _moments_forward(
 @triton.jit
 def _moments_backward(
     d_words, d_hiddens, weighted, precision_sums, partial, n_groups, d_table, from_words, from_metadata,
-    sections, weight, bias, v_weight, v_bias, log_floor, hidden_seed, n_programs,
+    sections, weight, bias, squared_weights, of_biases, v_weight, v_bias, log_floor, hidden_seed, n_programs,
     DIM: tl.constexpr, DRAWS: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
     SIZE: tl.constexpr = _SIZE, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH,
     HIDDEN: tl.constexpr = HIDDEN,
@@ -229,17 +232,14 @@ def _moments_backward(
     column = tl.arange(0, WIDTH)
     is_mean = column < DIM
     at_weight = weight + column[:, None] * HIDDEN + unit[None, :]
-    to_hidden = tl.load(at_weight, mask=is_mean[:, None], other=0.0)
     mean_bias = tl.load(bias + column, mask=is_mean, other=0.0)
-    of_bias = tl.sum(to_hidden * mean_bias[:, None], axis=0)  # W'b
+    of_bias = tl.load(of_biases + unit)  # W'b
     squared_bias = tl.sum(mean_bias * mean_bias, axis=0)
-    squared_weight = tl.dot(tl.trans(to_hidden), to_hidden, input_precision="tf32x3")
+    squared_weight = tl.load(squared_weights + unit[:, None] * HIDDEN + unit[None, :])  # W'W
     to_variance = tl.load(v_weight + unit)
     variance_bias = tl.load(v_bias)
     seed = tl.load(hidden_seed)
     product = tl.zeros((HIDDEN, HIDDEN), tl.float32)
-    of_hidden = tl.zeros((WORDS, HIDDEN), tl.float32)
-    of_ones = tl.zeros((WORDS,), tl.float32)
     d_v_weight = tl.zeros((WORDS, HIDDEN), tl.float32)
     d_v_bias = tl.zeros((WORDS,), tl.float32)
     for tile in range(program, tl.cdiv(n_words, WORDS), n_programs):
@@ -278,11 +278,8 @@ def _moments_backward(
             d_hidden = tl.where(hidden > 0, d_hidden * HIDDEN_SCALE, 0.0)
             d_word += d_hidden
             tl.store(d_hiddens + at, d_hidden, mask=inside[:, None])
-            share = d_a2 * precision
-            shared = hidden * share[:, None]
+            shared = hidden * (d_a2 * precision)[:, None]
             product = tl.dot(tl.trans(shared.to(narrow)), hidden.to(narrow), product)
-            of_hidden += shared
-            of_ones += share
             weighted_hidden += hidden * precision[:, None]
             precisions += precision
             d_v_weight += d_log[:, None] * hidden
@@ -292,37 +289,34 @@ def _moments_backward(
         tl.store(precision_sums + group, precisions, mask=inside)
     to_partial = partial + program * SIZE
     tl.store(to_partial + unit[:, None] * HIDDEN + unit[None, :], product)
-    to_partial += HIDDEN * HIDDEN + WIDTH * HIDDEN
-    tl.store(to_partial + unit, tl.sum(of_hidden, axis=0))
-    tl.store(to_partial + HIDDEN + unit, tl.sum(d_v_weight, axis=0))
-    to_partial += 2 * HIDDEN + WIDTH
-    tl.store(to_partial, tl.sum(of_ones, axis=0))
-    tl.store(to_partial + 1, tl.sum(d_v_bias, axis=0))
+    to_partial += HIDDEN * HIDDEN
+    tl.store(to_partial + unit, tl.sum(d_v_weight, axis=0))
+    tl.store(to_partial + HIDDEN + unit, tl.where(unit == 0, tl.sum(d_v_bias, axis=0), 0.0))
 
 
 @triton.jit
 def _linear_backward(
-    partial, n_groups, d_table, weighted, precision_sums, n_programs, DIM: tl.constexpr, DRAWS: tl.constexpr,
-    SIZE: tl.constexpr = _SIZE, WORDS: tl.constexpr = LINEAR_WORDS, WIDTH: tl.constexpr = WIDTH,
+    partial, n_groups, d_table, weighted, precision_sums, n_programs, DRAWS: tl.constexpr,
+    SIZE: tl.constexpr = _LINEAR_SIZE, WORDS: tl.constexpr = LINEAR_WORDS, WIDTH: tl.constexpr = WIDTH,
     HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
-    """d_a1' (sum h/v) and d_a1' (sum 1/v), the parts of the mean's gradient that are linear in h."""
+    """d_row' (sum h/v) and d_row' (sum 1/v), the parts of the mean's gradient that are linear in h."""
     program = tl.program_id(0)
     n_words = tl.load(n_groups)
     unit = tl.arange(0, HIDDEN)
     column = tl.arange(0, WIDTH)
-    linear = tl.zeros((WIDTH, HIDDEN), tl.float32)
-    d_bias = tl.zeros((WIDTH,), tl.float32)
+    by_hidden = tl.zeros((WIDTH, HIDDEN), tl.float32)
+    by_one = tl.zeros((WIDTH,), tl.float32)
     for tile in range(program, tl.cdiv(n_words, WORDS), n_programs):
         group = tile * WORDS + tl.arange(0, WORDS)
         inside = group < n_words
-        mask = inside[:, None] & (column < DIM)[None, :]
-        d_a1 = tl.load(d_table + group[:, None] * WIDTH + column[None, :], mask=mask, other=0.0) / DRAWS
+        at_row = d_table + group[:, None] * WIDTH + column[None, :]
+        d_row = tl.load(at_row, mask=inside[:, None], other=0.0) / DRAWS
         at_word = group[:, None] * HIDDEN + unit[None, :]
         hidden = tl.load(weighted + at_word, mask=inside[:, None], other=0.0)
-        linear = tl.dot(tl.trans(d_a1.to(hidden.dtype)), hidden, linear)
+        by_hidden = tl.dot(tl.trans(d_row.to(hidden.dtype)), hidden, by_hidden)
         precision = tl.load(precision_sums + group, mask=inside, other=0.0)
-        d_bias += tl.sum(d_a1 * precision[:, None], axis=0)
-    to_partial = partial + program * SIZE + HIDDEN * HIDDEN
-    tl.store(to_partial + column[:, None] * HIDDEN + unit[None, :], linear)
-    tl.store(to_partial + WIDTH * HIDDEN + 2 * HIDDEN + column, d_bias)
+        by_one += tl.sum(d_row * precision[:, None], axis=0)
+    to_partial = partial + program * SIZE
+    tl.store(to_partial + column[:, None] * HIDDEN + unit[None, :], by_hidden)
+    tl.store(to_partial + WIDTH * HIDDEN + column, by_one)

@@ -97,7 +97,7 @@ def _heads_backward(
 def hinge(query: Tensor, table: Tensor, windows: TimeMajor, *, margin: float, columns: int) -> Tensor:
     """sum_j max(0, margin + KLbar(q, c_j) - KLbar(q, n_j)), j over a row's words: (B, 128), (groups, 128) -> (B,).
 
-    Only the first `columns` of a row are read.
+    The first `columns` of a row are read, four at once; those beyond are zero.
     """
     reconstruction: Tensor = _Hinge.apply(query, table, windows, margin, columns)
     return reconstruction
@@ -112,7 +112,7 @@ class _Hinge(torch.autograd.Function):
         active = torch.empty_like(windows.context, dtype=torch.bool)
         _hinge_forward[(batch,)](
             reconstruction, d_query, active, query, table, windows.word_ids, windows.words.group_of,
-            windows.lengths, margin, batch, steps, columns, num_warps=4,
+            windows.lengths, margin, batch, steps, COLUMNS=4 * triton.cdiv(columns, 4), num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(query, d_query, active)
         ctx.windows = windows
@@ -135,6 +135,7 @@ class _Hinge(torch.autograd.Function):
             windows.lengths,
             batch,
             steps,
+            STEPS=triton.next_power_of_2(steps),
             num_warps=4,
         )
         with beside(TABLE, query, coefficient):
@@ -144,8 +145,8 @@ class _Hinge(torch.autograd.Function):
 
 @triton.jit
 def _hinge_forward(
-    reconstruction, d_query, active, query, table, word_ids, group_of, lengths, margin, batch, steps, columns,
-    STEPS: tl.constexpr = HINGE_STEPS, WIDTH: tl.constexpr = WIDTH,
+    reconstruction, d_query, active, query, table, word_ids, group_of, lengths, margin, batch, steps,
+    COLUMNS: tl.constexpr, STEPS: tl.constexpr = HINGE_STEPS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     row = tl.program_id(0)
     column = tl.arange(0, WIDTH)
@@ -161,7 +162,7 @@ def _hinge_forward(
         negative = tl.load(word_ids + (steps + 1) * batch + position, mask=there, other=0)
         word = tl.load(group_of + word, mask=there, other=0)
         negative = tl.load(group_of + negative, mask=there, other=0)
-        mask = there[:, None] & (column < columns)[None, :]
+        mask = there[:, None] & (column < COLUMNS)[None, :]
         difference = tl.load(table + word[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
         difference -= tl.load(table + negative[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
         violation = margin + 0.5 * tl.sum(query_row[None, :] * difference, axis=1)  # (STEPS,)
@@ -175,7 +176,7 @@ def _hinge_forward(
 
 @triton.jit
 def _hinge_backward(
-    scaled, coefficient, gradients, stride, d_query, active, lengths, batch, steps,
+    scaled, coefficient, gradients, stride, d_query, active, lengths, batch, steps, STEPS: tl.constexpr,
     ROWS: tl.constexpr = BACKWARD_ROWS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     """Scale the gradient of the query, and compute how much of its query each position adds to its row of the table."""
@@ -185,9 +186,10 @@ def _hinge_backward(
     tl.store(scaled + tile, values, mask=inside[:, None])
     length = tl.load(lengths + row, mask=inside, other=0)
     tl.store(coefficient + steps * batch + row, gradient * 0.0, mask=inside)  # centers have no hinge
-    for time in range(steps):
-        position = time * batch + row
-        violated = tl.load(active + position, mask=inside & (time < length), other=0) != 0
-        half = tl.where(violated, 0.5 * gradient, 0.0)
-        tl.store(coefficient + position, half, mask=inside)
-        tl.store(coefficient + (steps + 1) * batch + position, -half, mask=inside)
+    time = tl.arange(0, STEPS)[:, None]
+    position = time * batch + row[None, :]
+    mask = (time < steps) & inside[None, :]
+    violated = tl.load(active + position, mask=mask & (time < length[None, :]), other=0) != 0
+    half = tl.where(violated, 0.5 * gradient[None, :], 0.0)
+    tl.store(coefficient + position, half, mask=mask)
+    tl.store(coefficient + (steps + 1) * batch + position, -half, mask=mask)

@@ -79,7 +79,8 @@ class TimeMajor:
             center, _or(windows.center_mask, center), _or(windows.metadata, center), _or(counts, center),
             given_lengths, number, batch, steps, config.n_read, config.n_metadata,
             HAS_NEGATIVES=negatives is not None, HAS_CENTER_MASK=windows.center_mask is not None,
-            HAS_METADATA=windows.metadata is not None, HAS_COUNTS=counts is not None, num_warps=1,
+            HAS_METADATA=windows.metadata is not None, HAS_COUNTS=counts is not None,
+            COLUMNS=triton.next_power_of_2(steps), num_warps=4,
         )  # fmt: skip
         words = group_distinct(word_ids, n_ids=config.n_read)
         with beside(METADATA, metadata):
@@ -138,7 +139,7 @@ def _lay_out(
     word_ids, present, lengths, metadata, has_metadata, counts, rank, context, negatives, context_mask, center,
     center_mask, given_metadata, given_counts, given_lengths, number, batch, steps, n_words, n_metadata,
     HAS_NEGATIVES: tl.constexpr, HAS_CENTER_MASK: tl.constexpr, HAS_METADATA: tl.constexpr,
-    HAS_COUNTS: tl.constexpr, ROWS: tl.constexpr = ROWS,
+    HAS_COUNTS: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr = ROWS,
 ):  # fmt: skip
     given = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = given < batch
@@ -146,21 +147,18 @@ def _lay_out(
     row = tl.load(number + (steps - length) * batch + given, mask=inside, other=1) - 1
     tl.store(lengths + row, length, mask=inside)
     tl.store(rank + given, row, mask=inside)
-    slot = tl.zeros((ROWS,), tl.int32)
-    for time in range(steps):
-        source = given * steps + time
-        there = (tl.load(context_mask + source, mask=inside, other=0) != 0) & inside
-        word = tl.load(context + source, mask=there, other=0)
-        tl.store(word_ids + slot * batch + row, word, mask=there)
-        if HAS_NEGATIVES:
-            negative = tl.load(negatives + source, mask=there, other=0)
-            tl.store(word_ids + (steps + 1 + slot) * batch + row, negative, mask=there)
-        slot += there.to(tl.int32)
-        absent = inside & (time >= length)
-        tl.store(word_ids + time * batch + row, n_words, mask=absent)
-        if HAS_NEGATIVES:
-            tl.store(word_ids + (steps + 1 + time) * batch + row, n_words, mask=absent)
-        tl.store(present + time * batch + row, time < length, mask=inside)
+    column = tl.arange(0, COLUMNS)[None, :]
+    inside_window = inside[:, None] & (column < steps)
+    source = given[:, None] * steps + column
+    there = tl.load(context_mask + source, mask=inside_window, other=0) != 0
+    n_before = tl.cumsum(there.to(tl.int32), axis=1)  # present ones up to here
+    time = tl.where(there, n_before - 1, length[:, None] + column - n_before)
+    to = time * batch + row[:, None]
+    tl.store(word_ids + to, tl.load(context + source, mask=there, other=n_words), mask=inside_window)
+    tl.store(present + to, there, mask=inside_window)
+    if HAS_NEGATIVES:
+        negative = tl.load(negatives + source, mask=there, other=n_words)
+        tl.store(word_ids + (steps + 1) * batch + to, negative, mask=inside_window)
     tl.store(word_ids + steps * batch + row, tl.load(center + given, mask=inside, other=0), mask=inside)
     center_there = inside
     if HAS_CENTER_MASK:
