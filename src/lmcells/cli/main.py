@@ -77,7 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return BROKEN_PIPE
     except OSError as error:
-        if error.filename is not None or error.errno not in _NO_ROOM:
+        if error.filename is not None:  # a name that is too long, a folder that may not be listed, ...
+            print(f"lmcells {options.command}: {error.filename}: {error.strerror}.", file=sys.stderr)
+            return BAD_INPUT
+        if error.errno not in _NO_ROOM:
             raise
         print(f"lmcells {options.command}: the output cannot be written: {error.strerror}.", file=sys.stderr)
         _discard_output()
