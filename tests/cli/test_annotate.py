@@ -44,6 +44,15 @@ def test_exact_counts_are_printed(folder: Path, tmp_path: Path, capsys: pytest.C
     assert int(printed["expanded by the model"]) + n_defined + int(printed["abstained"]) == n_rows
 
 
+def test_the_printed_counts_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "n.txt").write_text("PMH: Pt on XYZ q6h. Known MS.\nBUE DVT.")
+    assert main(["annotate", str(tmp_path / "n.txt"), "--output", str(tmp_path / "out.jsonl")]) == 0
+    printed = dict(line[2:].rsplit(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:])
+    assert printed["expanded as a header"] == printed["expanded by the grammar"] == "1"
+    parts = [int(n) for name, n in printed.items() if name.startswith(("expanded", "pinned", "abstained "))]
+    assert sum(parts) == int(printed["short forms found"])
+
+
 def test_machines_get_json(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = str(tmp_path / "out.jsonl")
     for _ in range(2):  # the second time nothing is done, and the same is said

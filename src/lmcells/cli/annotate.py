@@ -12,6 +12,7 @@ from lmcells.cli import arguments
 from lmcells.cli.arguments import Command, Options, expander_settings, note_files, picked
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import ConfigError, InputError, MissingExtra
+from lmcells.expansion.expansion import Source
 from lmcells.expansion.reader import SECTION_STYLES
 from lmcells.integrations import exports
 from lmcells.integrations.annotate import annotate
@@ -19,6 +20,17 @@ from lmcells.integrations.audit import audit
 from lmcells.integrations.omop import export_note_nlp
 from lmcells.integrations.shards import ENGINES, SHARD_NOTES
 from lmcells.notes.readers import ReadReport
+
+
+_SOURCES: dict[Source, str] = {
+    "model": "expanded by the model",
+    "definition": "expanded by a definition in the note",
+    "header": "expanded as a header",
+    "letters": "expanded by the letters",
+    "grammar": "expanded by the grammar",
+    "pinned": "pinned by the inventory",
+    "review": "decided by a reviewer",
+}
 
 
 def _add_annotate(add: Options) -> None:
@@ -60,9 +72,7 @@ def _annotate(options: argparse.Namespace) -> None:
         *account_rows(report),
         *((f"not expanded: {reason}", n) for reason, n in report["failed"].items()),
         ("short forms found", report["n_expansions"]),
-        ("expanded by the model", report["expanded"]["model"]),
-        ("expanded by a definition in the note", report["expanded"]["definition"]),
-        *([("pinned by the inventory", n)] if (n := report["expanded"]["pinned"]) else []),
+        *((_SOURCES[name], n) for name, n in report["expanded"].items() if n or name in ("model", "definition")),
         ("abstained", sum(report["abstained"].values())),
         *((f"abstained: {reason}", n) for reason, n in report["abstained"].items()),
     ]

@@ -226,7 +226,8 @@ def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -
 # Outputs. Every command that writes has --output and --overwrite; `main` refuses what exists before the command runs.
 
 _WRITTEN = ("output", "inventory_output")
-_READ_BY_NAME = ("model", "inventory", "only_inventory", "header_rules")  # paths that are options as text
+# Options that are paths, but kept as text.
+_READ_BY_NAME = ("model", "from_model", "inventory", "only_inventory", "header_rules")
 # `annotate` returns the counts of a job that is done; `reproduce` always continues in its folder.
 _CHECK_THEMSELVES = ("annotate", "reproduce")
 
