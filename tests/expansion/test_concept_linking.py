@@ -124,7 +124,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 def test_a_vocabulary_that_the_file_lacks_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text(OMOP)
-    with pytest.raises(InputError, match="no valid concept of vocabulary 'SNOMEDCT'; vocabularies found: .*SNOMED"):
+    with pytest.raises(
+        InputError, match=r"no valid concept of vocabulary 'SNOMEDCT'; vocabularies found: .*SNOMED"
+    ):
         list(read_omop_concepts(tmp_path / "x", vocabularies=["SNOMED", "SNOMEDCT"]))
 
 

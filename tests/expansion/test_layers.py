@@ -64,7 +64,9 @@ def test_the_columns_of_a_table_are_the_keys_of_an_object(tmp_path: Path) -> Non
     (tmp_path / "site.csv").write_text(
         "short_form,long_form,action,Section,ward,comment,n_notes\nMS,mitral stenosis,pin,CARDIOLOGY,B2,ok,3\n"
     )
-    entry = rule("MS", "mitral stenosis", "pin", Section="CARDIOLOGY", ward="B2", comment="ok", n_notes=3, bed=None)
+    entry = rule(
+        "MS", "mitral stenosis", "pin", Section="CARDIOLOGY", ward="B2", comment="ok", n_notes=3, bed=None
+    )
     (tmp_path / "site.json").write_text(json.dumps([entry]))
     (_, expected), *_ = load_rules(tmp_path / "site.csv")
     assert expected.where == (("section", "CARDIOLOGY"), ("ward", "B2"))
@@ -76,7 +78,6 @@ def test_the_columns_of_a_table_are_the_keys_of_an_object(tmp_path: Path) -> Non
 def test_metadata_must_be_a_mapping(shipped: Expander) -> None:
     with pytest.raises(InputError, match=r"metadata are names and values \(a dict\), found: str"):
         shipped("Known MS.", metadata="Echo")  # type: ignore[arg-type]
-
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,10 @@ def test_tab_separated_tables_are_read(tmp_path: Path) -> None:
 def test_rows_without_id_are_numbered_by_their_place(tmp_path: Path) -> None:
     rows = [{"text": "one"}, {"text": " "}, {"text": "three"}]
     notes, _ = read(write_csv(tmp_path / "notes.v2.csv.gz", rows, columns=("text", "x"), gzip=True))
-    assert [note.id for note in notes] == [f"{tmp_path.name}:notes.v2.csv:1", f"{tmp_path.name}:notes.v2.csv:3"]
+    assert [note.id for note in notes] == [
+        f"{tmp_path.name}:notes.v2.csv:1",
+        f"{tmp_path.name}:notes.v2.csv:3",
+    ]
 
 
 def test_an_empty_id_never_takes_the_id_of_another_row(tmp_path: Path) -> None:

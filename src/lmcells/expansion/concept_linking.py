@@ -66,7 +66,9 @@ def _of_vocabularies(
     for name in vocabularies:
         if name not in found:
             listed = ", ".join(sorted(found)[:20]) or "none"
-            raise InputError(f"{path} has no valid concept of vocabulary {name!r}; vocabularies found: {listed}.")
+            raise InputError(
+                f"{path} has no valid concept of vocabulary {name!r}; vocabularies found: {listed}."
+            )
 
 
 def _read_omop(path: Path) -> Iterator[ConceptName]:
