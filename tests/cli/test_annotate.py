@@ -44,6 +44,28 @@ def test_exact_counts_are_printed(folder: Path, tmp_path: Path, capsys: pytest.C
     assert int(printed["expanded by the model"]) + n_defined + int(printed["abstained"]) == n_rows
 
 
+def test_the_printed_counts_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "n.txt").write_text("PMH: Pt on XYZ q6h. Known MS.\nBUE DVT.")
+    assert main(["annotate", str(tmp_path / "n.txt"), "--output", str(tmp_path / "out.jsonl")]) == 0
+    printed = dict(line[2:].rsplit(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:])
+    assert printed["expanded as a header"] == printed["expanded by the grammar"] == "1"
+    parts = [int(n) for name, n in printed.items() if name.startswith(("expanded", "pinned", "abstained "))]
+    assert sum(parts) == int(printed["short forms found"])
+
+
+def test_rules_that_could_never_hold_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.csv").write_text("id,text,ward\n1,Known MS,B2\n")
+    (tmp_path / "site.csv").write_text("short_form,long_form,action,ward\nMS,mitral stenosis,pin,B2\n")
+    given = ["annotate", str(tmp_path / "notes.csv"), "--inventory", str(tmp_path / "site.csv"), "--output"]
+    assert main([*given, str(tmp_path / "out.csv")]) == 0
+    printed = capsys.readouterr()
+    assert printed.err.endswith("depend on ward, which is not read. Add: --metadata-column ward\n")
+    assert "pinned" not in printed.out
+    assert main([*given, str(tmp_path / "pinned.csv"), "--metadata-column", "ward"]) == 0
+    printed = capsys.readouterr()
+    assert (printed.err, "pinned by the inventory" in printed.out) == ("", True)
+
+
 def test_machines_get_json(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = str(tmp_path / "out.jsonl")
     for _ in range(2):  # the second time nothing is done, and the same is said

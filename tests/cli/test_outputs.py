@@ -68,6 +68,26 @@ def test_what_exists_may_be_replaced(name: str) -> None:
     assert "--overwrite" in PARSERS[name]._option_string_actions
 
 
+@pytest.mark.parametrize("name", sorted({name for name, _ in OUTPUTS if "inspect" not in name}))
+def test_an_input_is_never_replaced(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = tmp_path / "given.jsonl"
+    given.write_text("kept")
+    (tmp_path / "link.jsonl").symlink_to(given)
+    arguments = [str(given) if each == "absent" else each for each in required_arguments(PARSERS[name])]
+    assert str(given) in arguments or name == "evaluate"
+    if name == "evaluate":
+        arguments += ["--dataset", str(given)]
+    arguments += ["--output", str(tmp_path / "link.jsonl"), "--overwrite"]
+    assert main([*name.split(), *arguments]) == BAD_INPUT
+    assert "is also an input" in capsys.readouterr().err
+    assert given.read_text() == "kept"
+
+
+def test_a_name_that_no_file_can_have_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["annotate", "absent", "--output", f"{'x' * 300}.jsonl"]) == BAD_INPUT
+    assert capsys.readouterr().err.endswith("File name too long.\n")
+
+
 def test_no_flag_may_be_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
     assert {parser.allow_abbrev for parser in PARSERS.values()} == {False}
     with pytest.raises(SystemExit) as stopped:

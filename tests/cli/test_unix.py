@@ -173,6 +173,18 @@ def test_ctrl_c_says_how_to_go_on_and_resuming_does(tmp_path: Path, workers: int
     assert len(out.read_bytes().splitlines()) > 60
 
 
+@pytest.mark.parametrize("streams", [("-", "out.jsonl"), ("notes.jsonl", "-")])
+def test_what_is_gone_cannot_be_resumed(
+    streams: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lmcells.cli.annotate.annotate", interrupt)
+    assert main(["annotate", streams[0], "--output", streams[1]]) == 130
+    assert capsys.readouterr().err == "lmcells annotate: interrupted.\n"
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_commands_flags_and_choices(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0

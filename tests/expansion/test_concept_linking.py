@@ -117,6 +117,17 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         list(read_umls_names(tmp_path / "x"))
     with pytest.raises(InputError, match="cannot be read"):
         list(read_umls_names(tmp_path / "absent"))
+    (tmp_path / "x").write_text(OMOP + "St\xe9nose\n", encoding="latin-1")
+    with pytest.raises(FormatError, match="is not UTF-8 text"):
+        list(read_omop_concepts(tmp_path / "x"))
+
+
+def test_a_vocabulary_that_the_file_lacks_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text(OMOP)
+    with pytest.raises(
+        InputError, match=r"no valid concept of vocabulary 'SNOMEDCT'; vocabularies found: .*SNOMED"
+    ):
+        list(read_omop_concepts(tmp_path / "x", vocabularies=["SNOMED", "SNOMEDCT"]))
 
 
 def test_the_command_writes_the_senses_and_a_report(

@@ -269,6 +269,9 @@ def test_vital_signs_laboratory_values_and_ages_are_short_forms(text: str, expec
         ("Inc. pain at night. Plan:\nInc. dose, worse, Inc cough", ["INC"] * 3),
         ("PT____ and PT ___", ["PT", "PT"]),
         ("sphincter inc, wt inc. 2 lb", ["INC", "INC"]),
+        ("severe MS.\n\nPLAN: rest", ["MS"]),
+        ("severe MS. PAST MEDICAL HISTORY: none", ["MS"]),
+        ("known MS. PT twice weekly", ["MS", "PT"]),
     ],
 )
 def test_what_only_resembles_a_look_alike_is_found(text: str, expected: list[str]) -> None:

@@ -76,10 +76,20 @@ def test_nothing_is_read_before_it_is_asked_for(expander: Expander) -> None:
     assert read == [0]
 
 
+def test_rules_read_the_metadata_columns(expander: Expander) -> None:
+    table = pa.table({"text": ["Known MS.", "Known MS."], "category": ["Echo", None]})
+    pin = {"short_form": "MS", "long_form": "mitral stenosis", "action": "pin", "where": {"category": "Echo"}}
+    found = expander.expand_frame(table, metadata=["category"], inventory=[pin]).read_all().to_pylist()
+    assert [row["source"] for row in found] == ["pinned", "model"]
+
+
 def test_what_cannot_be_read_is_refused(expander: Expander) -> None:
     with pytest.raises(FormatError, match=r"no column 'texts'; columns found: .*Nearest: 'text'"):
         expander.expand_frame(pa.table({"text": ["a"]}), text="texts")
     with pytest.raises(InputError, match="found: list"):
         expander.expand_frame(["a"])
+    polars = pytest.importorskip("polars")
+    with pytest.raises(InputError, match=r"found: LazyFrame\. Collect it first\."):
+        expander.expand_frame(polars.DataFrame({"text": ["a"]}).lazy())
     with pytest.raises(FormatError, match="'text' holds int64, not text"):
         expander.expand_frame(pa.table({"text": [1]})).read_all()

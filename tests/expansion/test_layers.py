@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmcells import Expander
-from lmcells.errors import InventoryError
+from lmcells.errors import InputError, InventoryError
 from lmcells.expansion import Expansion, Sense, SenseInventory, load_inventory
 from lmcells.expansion.inventory import SenseRule
 from lmcells.expansion.inventory_files import load_rules, read_rules
@@ -58,6 +58,26 @@ def answers(found: list[Expansion]) -> list[tuple[str, str | None, str]]:
 
 
 # Files
+
+
+def test_the_columns_of_a_table_are_the_keys_of_an_object(tmp_path: Path) -> None:
+    (tmp_path / "site.csv").write_text(
+        "short_form,long_form,action,Section,ward,comment,n_notes\nMS,mitral stenosis,pin,CARDIOLOGY,B2,ok,3\n"
+    )
+    entry = rule(
+        "MS", "mitral stenosis", "pin", Section="CARDIOLOGY", ward="B2", comment="ok", n_notes=3, bed=None
+    )
+    (tmp_path / "site.json").write_text(json.dumps([entry]))
+    (_, expected), *_ = load_rules(tmp_path / "site.csv")
+    assert expected.where == (("section", "CARDIOLOGY"), ("ward", "B2"))
+    assert load_rules(tmp_path / "site.json")[0][1] == expected
+    with pytest.raises(InventoryError, match="'bed' is a condition, so its value must be text"):
+        extend(BASE, [entry | {"bed": 4}])
+
+
+def test_metadata_must_be_a_mapping(shipped: Expander) -> None:
+    with pytest.raises(InputError, match=r"metadata are names and values \(a dict\), found: str"):
+        shipped("Known MS.", metadata="Echo")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -137,11 +137,11 @@ def test_a_job_has_one_date_however_often_it_was_stopped(settings: ExpanderSetti
 def test_a_note_without_a_whole_number_is_rejected_and_named(
     settings: ExpanderSettings, tmp_path: Path
 ) -> None:
-    notes = write_jsonl(tmp_path / "n.jsonl", [{"id": "7", "text": "PT"}, {"id": "x-8", "text": "PT"}])
+    notes = write_jsonl(tmp_path / "n.jsonl", [{"id": each, "text": "PT"} for each in ("7", "x-8", "x/8")])
     report = run(settings, notes, tmp_path / "out.jsonl")
-    assert report["failed"] == {"note_id is not a whole number (OMOP)": 1}
-    (row,) = (tmp_path / "out.jsonl.rejected.jsonl").read_text().splitlines()
-    assert json.loads(row)["note_id"] == "n/x-8"
+    assert report["failed"] == {"note_id is not a whole number (OMOP)": 2}
+    rejected = map(json.loads, (tmp_path / "out.jsonl.rejected.jsonl").read_text().splitlines())
+    assert [row["note_id"] for row in rejected] == ["n/x-8", "n/x/8"]
 
 
 def expansion(start: int, end: int, concept_id: str | None) -> Expansion:

@@ -103,14 +103,24 @@ def test_tab_separated_tables_are_read(tmp_path: Path) -> None:
 def test_rows_without_id_are_numbered_by_their_place(tmp_path: Path) -> None:
     rows = [{"text": "one"}, {"text": " "}, {"text": "three"}]
     notes, _ = read(write_csv(tmp_path / "notes.v2.csv.gz", rows, columns=("text", "x"), gzip=True))
-    assert [note.id for note in notes] == [f"{tmp_path.name}:notes.v2:1", f"{tmp_path.name}:notes.v2:3"]
+    assert [note.id for note in notes] == [
+        f"{tmp_path.name}:notes.v2.csv:1",
+        f"{tmp_path.name}:notes.v2.csv:3",
+    ]
 
 
 def test_an_empty_id_never_takes_the_id_of_another_row(tmp_path: Path) -> None:
     rows = [{"id": "2", "text": "one"}, {"id": "", "text": "two"}]
     notes, report = read(write_csv(tmp_path / "notes.csv", rows))
-    assert [note.id for note in notes] == ["notes/2", f"{tmp_path.name}:notes:2"]
+    assert [note.id for note in notes] == ["notes/2", f"{tmp_path.name}:notes.csv:2"]
     assert report.warnings == {"no id: file and row used": 1}
+
+
+def test_rows_without_id_in_files_of_one_name_keep_apart(tmp_path: Path) -> None:
+    (tmp_path / "notes.csv").write_text("text,x\none,\n")
+    (tmp_path / "notes.jsonl").write_text('{"text": "two"}\n')
+    notes, _ = read(tmp_path)
+    assert [note.id for note in notes] == [f"{tmp_path.name}:notes.csv:1", f"{tmp_path.name}:notes.jsonl:1"]
 
 
 def test_json_lines_hold_texts_and_sections(tmp_path: Path) -> None:
@@ -163,7 +173,7 @@ def test_parquet_texts_are_read(tmp_path: Path) -> None:
     notes, report = read(write_parquet(tmp_path / "n.parquet", columns), columns=Columns(metadata=("year",)))
     assert notes == [
         Note("n/1", "a", {"category": "x", "year": "1"}),
-        Note(f"{tmp_path.name}:n:3", "c", {"year": "3"}),
+        Note(f"{tmp_path.name}:n.parquet:3", "c", {"year": "3"}),
     ]
     assert report.skipped == {"empty note": 1}
     assert report.first_seen["empty note"] == "n.parquet:2"

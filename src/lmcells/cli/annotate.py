@@ -12,13 +12,25 @@ from lmcells.cli import arguments
 from lmcells.cli.arguments import Command, Options, expander_settings, note_files, picked
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import ConfigError, InputError, MissingExtra
+from lmcells.expansion.expansion import Source
 from lmcells.expansion.reader import SECTION_STYLES
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations import exports
 from lmcells.integrations.annotate import annotate
 from lmcells.integrations.audit import audit
 from lmcells.integrations.omop import export_note_nlp
-from lmcells.integrations.shards import ENGINES, SHARD_NOTES
+from lmcells.integrations.shards import ENGINES, SHARD_NOTES, shared_expander
 from lmcells.notes.readers import ReadReport
+
+_SOURCES: dict[Source, str] = {
+    "model": "expanded by the model",
+    "definition": "expanded by a definition in the note",
+    "header": "expanded as a header",
+    "letters": "expanded by the letters",
+    "grammar": "expanded by the grammar",
+    "pinned": "pinned by the inventory",
+    "review": "decided by a reviewer",
+}
 
 
 def _add_annotate(add: Options) -> None:
@@ -50,24 +62,44 @@ def _annotate(options: argparse.Namespace) -> None:
     omop = arguments.note_nlp_options(options, is_omop=is_omop, flag="--output-format")
     if to_stdout and options.resume:
         raise ConfigError("--resume: standard output cannot be written again. Write to a file.")
+    settings = expander_settings(options)
+    _warn_of_unread_metadata(options, settings)
     with ProgressLine() as line:
         output = sys.stdout.buffer if to_stdout else options.output
         given = picked(options, annotate, notes=note_files(options), output=output, omop=omop)
-        report = annotate(**given, expander=expander_settings(options), on_progress=line.notes)
+        report = annotate(**given, expander=settings, on_progress=line.notes)
     title = "standard output" if to_stdout else str(options.output)
     rows = [
         ("notes read", report["n_read"]),
         *account_rows(report),
         *((f"not expanded: {reason}", n) for reason, n in report["failed"].items()),
         ("short forms found", report["n_expansions"]),
-        ("expanded by the model", report["expanded"]["model"]),
-        ("expanded by a definition in the note", report["expanded"]["definition"]),
-        *([("pinned by the inventory", n)] if (n := report["expanded"]["pinned"]) else []),
+        *(
+            (_SOURCES[name], n)
+            for name, n in report["expanded"].items()
+            if n or name in ("model", "definition")
+        ),
         ("abstained", sum(report["abstained"].values())),
         *((f"abstained: {reason}", n) for reason, n in report["abstained"].items()),
     ]
     with redirect_stdout(sys.stderr) if to_stdout else nullcontext():  # standard output is for the rows
         print_result(options, {"output": str(options.output), **report}, [(title, rows)])
+
+
+def _warn_of_unread_metadata(options: argparse.Namespace, settings: ExpanderSettings) -> None:
+    """Say which metadata own rules depend on that no option asks for: these rules would never hold."""
+    if not (settings.inventory or settings.only_inventory):
+        return
+    rules = (rule for own in shared_expander(settings).inventory.rules.values() for rule in own)
+    asked = {name for rule in rules for name, _ in rule.where}
+    read = {"section", "category", *(name.lower() for name in options.metadata_column)}
+    if unread := sorted(asked - read):
+        flags = " ".join(f"--metadata-column {name}" for name in unread)
+        print(
+            f"lmcells {options.command}: rules of the inventory depend on {', '.join(unread)}, which is not read. "
+            f"Add: {flags}",
+            file=sys.stderr,
+        )
 
 
 def _add_audit(add: Options) -> None:
@@ -81,7 +113,9 @@ def _add_audit(add: Options) -> None:
 def _audit(options: argparse.Namespace) -> None:
     if find_spec("jinja2") is None:
         raise MissingExtra("Jinja2", extra="report", purpose="The page of an audit")
-    given = picked(options, audit, notes=note_files(options), expander=expander_settings(options))
+    settings = expander_settings(options)
+    _warn_of_unread_metadata(options, settings)
+    given = picked(options, audit, notes=note_files(options), expander=settings)
     with ProgressLine() as line:
         report = audit(**given, with_context=not options.no_context, on_progress=line.notes)
     rows = [

@@ -1,7 +1,7 @@
 """Options that several commands share: their names and what they mean are said once."""
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -226,6 +226,8 @@ def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -
 # Outputs. Every command that writes has --output and --overwrite; `main` refuses what exists before the command runs.
 
 _WRITTEN = ("output", "inventory_output")
+# Options that are paths, but kept as text.
+_READ_BY_NAME = ("model", "from_model", "inventory", "only_inventory", "header_rules")
 # `annotate` returns the counts of a job that is done; `reproduce` always continues in its folder.
 _CHECK_THEMSELVES = ("annotate", "reproduce")
 
@@ -236,14 +238,32 @@ def part_of_split(output: Path, part: str) -> Path:
 
 
 def refuse_existing_outputs(options: argparse.Namespace) -> None:
-    """Refuse to replace what the options name as output, unless they say --overwrite or --resume."""
+    """Refuse to replace what the options name as output, unless they say --overwrite or --resume; an input always."""
     given = vars(options)
-    if given["command"] in _CHECK_THEMSELVES:
-        return
     parts = [part.partition("=")[0].strip() for part in (given.get("split") or "").split(",")]
     for name in _WRITTEN:
         for part in parts if given.get(name) else ():
-            refuse_existing(part_of_split(given[name], part), options, flag=f"--{name.replace('_', '-')}")
+            path, flag = part_of_split(given[name], part), f"--{name.replace('_', '-')}"
+            if any(_is_same(path, each) for each in _inputs(given)):
+                raise InputError(f"{flag} {path} is also an input. Choose another name.")
+            if given["command"] not in _CHECK_THEMSELVES:
+                refuse_existing(path, options, flag=flag)
+
+
+def _inputs(given: Mapping[str, Any]) -> Iterator[Path]:
+    """Yield the files and folders that the options name for reading."""
+    for name, value in given.items():
+        for each in value if isinstance(value, list) else [value]:
+            if name not in _WRITTEN and (isinstance(each, Path) or (each and name in _READ_BY_NAME)):
+                yield Path(each)
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """Whether two paths are one file or folder; "-" is a stream."""
+    try:
+        return path != Path("-") and path.samefile(other)
+    except OSError:  # one of them does not exist
+        return False
 
 
 def refuse_existing(path: Path, options: argparse.Namespace, *, flag: str = "--output") -> None:

@@ -1,7 +1,7 @@
 """`lmcells dataset`: labelled short forms to evaluate on, from CASI or from notes."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,6 @@ from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport
 
 
-def _refuse_input_as_output(output: Path, inputs: Sequence[Path]) -> None:
-    if output.resolve() in [path.resolve() for path in inputs]:
-        raise InputError(f"--output {output} is also an input. Choose another name for the dataset.")
-
-
 def _add_casi(add: Options) -> None:
     add("raw RAW", "the CASI file", type=Path)
     add.dataset_output(senses="are left")
@@ -35,7 +30,6 @@ def _add_casi(add: Options) -> None:
 
 
 def _casi(options: argparse.Namespace) -> None:
-    _refuse_input_as_output(options.output, [options.raw])
     skip = options.skip + ["single-sense"] * options.keep_single_sense
     built = build_casi_dataset(options.raw, **picked(options, build_casi_dataset, skip=skip))
     if built.examples:
@@ -94,7 +88,6 @@ def _add_reverse(add: Options) -> None:
 
 
 def _reverse(options: argparse.Namespace) -> None:
-    _refuse_input_as_output(options.output, options.notes)
     split = NoteSplit.parse(options.split) if options.split else None
     inventory = load_inventory(options.inventory)
     finder = LongFormFinder(inventory, spelled_only=options.spelled_forms)

@@ -44,7 +44,7 @@ def _add_arguments(add: Options) -> None:
 def _run(options: argparse.Namespace) -> None:
     text = read_text(options.note, encoding=options.encoding)
     metadata = dict(each.partition("=")[::2] for each in options.metadata)
-    if not all(metadata.values()):
+    if not all(name and value for name, value in metadata.items()):
         raise InputError("--metadata: allowed is NAME=VALUE, such as category=Echo.")
     expansions = expander_settings(options).open()(text, metadata=metadata)
     if options.expanded:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 import lmcells
@@ -70,19 +71,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"lmcells {options.command}: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
-        again = ". Go on with the same command and --resume" if hasattr(options, "resume") else ""
+        again = ". Go on with the same command and --resume" if _can_resume(options) else ""
         print(f"lmcells {options.command}: interrupted{again}.", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has closed it
         _discard_output()
         return BROKEN_PIPE
     except OSError as error:
-        if error.filename is not None or error.errno not in _NO_ROOM:
+        if error.filename is not None:  # a name that is too long, a folder that may not be listed, ...
+            print(f"lmcells {options.command}: {error.filename}: {error.strerror}.", file=sys.stderr)
+            return BAD_INPUT
+        if error.errno not in _NO_ROOM:
             raise
         print(f"lmcells {options.command}: the output cannot be written: {error.strerror}.", file=sys.stderr)
         _discard_output()
         return 1
     return 0
+
+
+def _can_resume(options: argparse.Namespace) -> bool:
+    """Whether the command has --resume, and neither reads nor writes a stream, which is gone."""
+    streams = [*getattr(options, "notes", ()), getattr(options, "output", None)]
+    return hasattr(options, "resume") and Path("-") not in streams
 
 
 def _discard_output() -> None:

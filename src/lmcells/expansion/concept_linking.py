@@ -12,6 +12,7 @@ once, line by line; only names in the inventory are kept.
 
 import csv
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
@@ -45,6 +46,32 @@ class ConceptLink:
 
 def read_omop_concepts(path: Path, *, vocabularies: Collection[str] = ()) -> Iterator[ConceptName]:
     """Stream the valid concepts of OMOP's CONCEPT table: tab-separated, as from Athena, or comma-separated."""
+    return _of_vocabularies(_read_omop(path), vocabularies, path)
+
+
+def read_umls_names(path: Path, *, vocabularies: Collection[str] = ()) -> Iterator[ConceptName]:
+    """Stream the English names of UMLS's MRCONSO.RRF that are not suppressed."""
+    return _of_vocabularies(_read_umls(path), vocabularies, path)
+
+
+def _of_vocabularies(
+    concepts: Iterable[ConceptName], vocabularies: Collection[str], path: Path
+) -> Iterator[ConceptName]:
+    """Keep the concepts of some vocabularies, or all; refuses a vocabulary that the file does not have."""
+    found = set()
+    for each in concepts:
+        found.add(each.vocabulary)
+        if not vocabularies or each.vocabulary in vocabularies:
+            yield each
+    for name in vocabularies:
+        if name not in found:
+            listed = ", ".join(sorted(found)[:20]) or "none"
+            raise InputError(
+                f"{path} has no valid concept of vocabulary {name!r}; vocabularies found: {listed}."
+            )
+
+
+def _read_omop(path: Path) -> Iterator[ConceptName]:
     with _open(path) as file:
         header = file.readline()
         delimiter = "\t" if "\t" in header else ","
@@ -59,12 +86,11 @@ def read_omop_concepts(path: Path, *, vocabularies: Collection[str] = ()) -> Ite
             if len(row) <= max(at):
                 continue
             concept_id, name, vocabulary, standard, invalid = (row[index] for index in at)
-            if not invalid and (not vocabularies or vocabulary in vocabularies):
+            if not invalid:
                 yield ConceptName(concept_id, name, vocabulary, standard == "S")
 
 
-def read_umls_names(path: Path, *, vocabularies: Collection[str] = ()) -> Iterator[ConceptName]:
-    """Stream the English names of UMLS's MRCONSO.RRF that are not suppressed."""
+def _read_umls(path: Path) -> Iterator[ConceptName]:
     with _open(path) as file:
         for number, line in enumerate(file, start=1):
             row = line.rstrip("\n").split("|")
@@ -72,21 +98,20 @@ def read_umls_names(path: Path, *, vocabularies: Collection[str] = ()) -> Iterat
                 raise FormatError(
                     f"{path}, line {number} has {len(row)} fields, not 18. Give UMLS's MRCONSO.RRF."
                 )
-            source = row[_SOURCE]
-            if (
-                row[_LANGUAGE] == "ENG"
-                and row[_SUPPRESSED] == "N"
-                and (not vocabularies or source in vocabularies)
-            ):
+            if row[_LANGUAGE] == "ENG" and row[_SUPPRESSED] == "N":
                 is_preferred = row[_STATUS] == "P" and row[_PREFERRED] == "Y"
-                yield ConceptName(row[_CUI], row[_NAME], source, is_preferred)
+                yield ConceptName(row[_CUI], row[_NAME], row[_SOURCE], is_preferred)
 
 
-def _open(path: Path) -> TextIO:
+@contextmanager
+def _open(path: Path) -> Iterator[TextIO]:
     try:
-        return path.open(encoding="utf-8-sig", newline="")
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield file
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}. Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path} is not UTF-8 text. Give the file as it was published.") from error
 
 
 def link_concepts(inventory: SenseInventory, names: Iterable[ConceptName]) -> list[ConceptLink]:

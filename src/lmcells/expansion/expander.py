@@ -256,6 +256,7 @@ class Expander:
         *,
         text: str = "text",
         id: str | None = None,  # noqa: A002 - as in all readers
+        metadata: Sequence[str] = (),
         batch_size: int = 256,
         inventory: LayerLike | None = None,
     ) -> Any:
@@ -265,12 +266,15 @@ class Expander:
             frame: a pandas, polars or Arrow frame, or any other that supports the Arrow C stream interface.
             text: the text column; a missing text gives no row.
             id: the id column, returned unchanged; None numbers the rows from 0.
+            metadata: columns of metadata, such as "category", for rules that depend on it.
             batch_size: notes that are ranked together.
             inventory: senses and rules that extend the expander's.
         """
         from lmcells.expansion.frames import expand_frame
 
-        return expand_frame(self, frame, text=text, id=id, batch_size=batch_size, inventory=inventory)
+        return expand_frame(
+            self, frame, text=text, id=id, metadata=metadata, batch_size=batch_size, inventory=inventory
+        )
 
     def push_to_hub(self, repository: str, *, private: bool = True, message: str | None = None) -> str:
         """Upload the model to the Hugging Face hub (`pip install 'lmcells[hub]'`); -> the URL of the commit.

@@ -4,12 +4,13 @@ reader = expander.expand_frame(df, text="note_text", id="note_id")   # nothing i
 reader.read_pandas()       # or polars.from_arrow(reader), or: for batch in reader
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from lmcells.errors import FormatError, InputError, MissingExtra, nearest
 from lmcells.expansion.expansion import Expansion
+from lmcells.notes.note import Note
 
 if TYPE_CHECKING:
     from lmcells.expansion.expander import Expander
@@ -31,6 +32,7 @@ def expand_frame(
     *,
     text: str,
     id: str | None,  # noqa: A002 - as in all readers
+    metadata: Sequence[str],
     batch_size: int,
     inventory: "LayerLike | None",
 ) -> Any:
@@ -41,7 +43,7 @@ def expand_frame(
         import pyarrow as pa
     except ImportError:
         raise MissingExtra("pyarrow", extra="parquet", purpose="Expanding frames") from None
-    names = [name for name in (id, text) if name is not None]
+    names = list(dict.fromkeys(name for name in (id, text, *metadata) if name is not None))
     reader = _stream(pa, frame, names)
     missing = [name for name in names if name not in reader.schema.names]
     if missing:
@@ -69,11 +71,12 @@ def expand_frame(
             for start in range(0, batch.num_rows, batch_size):
                 part = batch.slice(start, batch_size)
                 ids = pa.array(range(first, first + part.num_rows)) if id is None else part.column(id)
-                yield rows_of(ids, _texts(pa, part.column(text), name=text))
+                yield rows_of(ids, _texts(pa, part.column(text), name=text), part.select(list(metadata)))
                 first += part.num_rows
 
-    def rows_of(ids: Any, texts: list[str | None]) -> Any:
-        notes = [(note, at) for at, note in enumerate(texts) if note]
+    def rows_of(ids: Any, texts: list[str | None], metadata_of: Any) -> Any:
+        known = metadata_of.to_pylist() or [{}] * len(texts)
+        notes = [(Note("", note, known[at]), at) for at, note in enumerate(texts) if note]
         at_row: list[int] = []
         rows: dict[str, list[Any]] = {name: [] for name in schema.names[1:]}
         for expansions, at in expander.pipe(
@@ -95,17 +98,19 @@ def _stream(pa: Any, frame: Any, names: list[str]) -> Any:
     """Read a frame as Arrow batches; only the needed columns of a frame in memory."""
     if isinstance(frame, pa.RecordBatchReader):
         return frame
+    if not hasattr(frame, "__arrow_c_stream__"):
+        kind = type(frame).__name__
+        lazy = " Collect it first." if hasattr(frame, "collect") else ""
+        raise InputError(
+            "a frame must support the Arrow C stream interface (pyarrow, pandas from 2.2, polars, ...), "
+            f"found: {kind}.{lazy}"
+        )
     columns = getattr(frame, "columns", None)  # pandas and polars; a pyarrow table has column_names
     if isinstance(frame, pa.Table | pa.RecordBatch):
         kept = [name for name in names if name in frame.schema.names]
         frame = frame.select(kept or frame.schema.names)
     elif columns is not None and all(name in list(columns) for name in names):
         frame = frame[names]
-    if not hasattr(frame, "__arrow_c_stream__"):
-        kind = type(frame).__name__
-        raise InputError(
-            f"a frame must support the Arrow C stream interface (pyarrow, pandas from 2.2, polars, ...), found: {kind}."
-        )
     return pa.RecordBatchReader.from_stream(frame)
 
 

@@ -22,6 +22,7 @@ SUFFIXES = (*DELIMITERS, ".json")
 
 _RULE_COLUMNS = ("action", "where")
 _REMARKS = ("comment", "example", "probability")  # columns for people, like those named n_...
+_NO_CONDITIONS = {*COLUMNS, *_RULE_COLUMNS, *_REMARKS, ""}
 _BETWEEN = re.compile(r"[\s,]*")
 _TRUE, _FALSE = ("yes", "true", "1"), ("no", "false", "0", "")
 
@@ -143,33 +144,29 @@ def _table_entries(text: str, delimiter: str) -> Iterator[tuple[str, Any]]:
                 f"the inventory has no column {missing[0]!r}. Found: {', '.join(names) or 'none'}; needed: "
                 f"{', '.join(COLUMNS[:2])}; others: {', '.join((*COLUMNS[2:], *_RULE_COLUMNS))}, metadata."
             )
-        known = {*COLUMNS, *_RULE_COLUMNS, *_REMARKS, ""}
-        conditions = [name for name in names if name not in known and not name.startswith("n_")]
         while True:
             line = rows.line_num + 1
             row = next(rows, None)
             if row is None:
                 return
             if any(row):
-                yield f"line {line}", _from_cells(names, row, conditions)
+                yield f"line {line}", _from_cells(names, row)
     except csv.Error as error:
         raise InventoryError(f"the inventory is not CSV (line {rows.line_num}: {error}).") from error
 
 
-def _from_cells(names: list[str], row: list[str], conditions: list[str]) -> dict[str, Any] | InventoryError:
+def _from_cells(names: list[str], row: list[str]) -> dict[str, Any] | InventoryError:
     """Return a row of a table as an entry of a JSON file."""
     if len(row) > len(names) and any(row[len(names) :]):
         return InventoryError(
             f"found {len(row)} cells for {len(names)} columns. Put a cell with commas in quotes."
         )
     cells: dict[str, Any] = dict(zip(names, row, strict=False))
-    forms, where = cells.get("forms"), cells.get("where")
+    forms, where = cells.get("forms"), cells.get("where") or ""
     cells["forms"] = [form for form in forms.split(SEPARATOR) if form.strip()] if forms else None
-    if conditions or where:
-        pairs = [each.partition("=") for each in (where or "").split(SEPARATOR) if each.strip()]
-        cells["where"] = {name: cells[name] for name in conditions if cells.get(name, "").strip()}
-        cells["where"] |= {name: value for name, _, value in pairs}
-    return cells
+    pairs = [each.partition("=") for each in where.split(SEPARATOR) if each.strip()]
+    cells["where"] = {name: value for name, _, value in pairs}
+    return {name: cell for name, cell in cells.items() if not isinstance(cell, str) or cell.strip()}
 
 
 def _rule(entry: Any) -> SenseRule:
@@ -182,6 +179,7 @@ def _rule(entry: Any) -> SenseRule:
         raise entry
     if not isinstance(entry, Mapping):
         raise InventoryError(f"is a {type(entry).__name__}, not a sense.")
+    entry = {str(name).strip().lower(): value for name, value in entry.items()}
     action: Any = str(entry.get("action") or "add").strip().lower() or "add"
     short_form, long_form, forms, concept_id, error_prone = (entry.get(name) for name in COLUMNS)
     if action == "forbid" and not long_form:
@@ -206,16 +204,22 @@ def _rule(entry: Any) -> SenseRule:
         str(concept_id).strip() or None if concept_id is not None else None,
         bool(error_prone) and str(error_prone).strip().lower() in _TRUE,
     )
-    return SenseRule(sense, action, _conditions(entry.get("where")))
+    return SenseRule(sense, action, _conditions(entry))
 
 
-def _conditions(where: Any) -> tuple[tuple[str, str], ...]:
-    if not where:
-        return ()
-    if not isinstance(where, Mapping) or not all(
-        isinstance(each, str) for pair in where.items() for each in pair
-    ):
+def _conditions(entry: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return what must hold for a rule: its `where`, and every other column that is not for people."""
+    where = entry.get("where") or {}
+    if not isinstance(where, Mapping):
         raise InventoryError("'where' must be an object of metadata and their values.")
+    where = {
+        name: value
+        for name, value in entry.items()
+        if value is not None and name not in _NO_CONDITIONS and not name.startswith("n_")
+    } | dict(where)
+    for name, value in where.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InventoryError(f"{name!r} is a condition, so its value must be text, such as 'CARDIOLOGY'.")
     conditions = tuple(sorted((name.strip().lower(), value.strip()) for name, value in where.items()))
     if not all(name and value for name, value in conditions):
         raise InventoryError("a condition needs a name and a value, such as section=CARDIOLOGY.")

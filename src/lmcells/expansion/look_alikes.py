@@ -117,11 +117,12 @@ _LOWER_CASE_WORD = re.compile(r"\b[A-Z]?[a-z]{2,}\b")
 _BOUNDARY = re.compile(r"[\n\r\t:|]")
 _SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
-_AFTER_TITLE = re.compile(r"\b(?:(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?|(?:DR|MR|MRS|MS)\.)\s+$")
-_ENDS_OF_TITLES = frozenset("rsf. \n\t")
+_AFTER_TITLE = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?\s+$")
+_AFTER_TITLE_IN_CAPITALS = re.compile(r"\b(?:DR|MR|MRS|MS)\.[ \t]+$")  # at the end of a line it is a disease
 _TITLE_ENDS = (".", "Dr", "Mr", "Mrs", "Ms", "Miss", "Prof")
 _SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
-_SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.\s+[A-Z]{3,}\b")
+# Not another short form or a header: "MS. HTN", "MS. PLAN: rest".
+_SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.[ \t]+(?=[A-Z]*[AEIOUY])[A-Z]{3,}\b(?![A-Z ]*:)")
 _AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
 _PLURAL_BEFORE = re.compile(r"SIS[ ]?\($")
 _DUCT_FOLLOWS = re.compile(r"\s+deferens\b", re.IGNORECASE)
@@ -242,7 +243,10 @@ class LookAlikes:
         before = self._before(written)
         if before.endswith("-") and _BRAND_BEFORE.search(self._before(written, _REACH)):
             return True
-        return before.rstrip().endswith(_TITLE_ENDS) and _AFTER_TITLE.search(before) is not None
+        if not before.rstrip().endswith(_TITLE_ENDS):
+            return False
+        in_capitals = _AFTER_TITLE_IN_CAPITALS.search(before) is not None and self.is_shouted(written)
+        return in_capitals or _AFTER_TITLE.search(before) is not None
 
     def _is_brand(self, written: Written) -> bool:
         """ "dressed with Op-Site"."""

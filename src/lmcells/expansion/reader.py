@@ -95,6 +95,8 @@ class NoteReader:
         metadata: Mapping[str, object] | None = None,
     ) -> list[Occurrence]:
         """Return the occurrences in order; `sections` and `metadata` are the note's, if the caller knows them."""
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise InputError(f"metadata are names and values (a dict), found: {type(metadata).__name__}.")
         note = TokenizedText.of(text)
         found = self._find(text, note.tokens)
         definitions = find_definitions(text, self._lookup)

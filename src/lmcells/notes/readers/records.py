@@ -164,8 +164,8 @@ class Part:
 class NoteFile:
     """A file of notes, how to read it, and how to turn its rows into notes.
 
-    A note's id is `source/id`, the same wherever the note is read. A note without an id gets `folder:file:row`, which
-    cannot clash: all ids have a "/".
+    A note's id is `source/id`, the same wherever the note is read. A note without an id gets `folder:file:row`, with
+    the suffix of the file, which cannot clash: all ids have a "/".
     """
 
     path: Path
@@ -223,7 +223,8 @@ class NoteFile:
         if not (id_ := id_.strip()):
             if found_id is not None:
                 self.warn(NO_ID, line)
-            id_ = f"{text_file_id(self.path, folder=self.folder).replace('/', ':')}:{row}"
+            place = file_id(self.path, "".join(split_suffix(self.path)), folder=self.folder)
+            id_ = f"{place.replace('/', ':')}:{row}"
         elif not id_.startswith(f"{self.source}/"):  # an id may already name this source, but no other
             id_ = f"{self.source}/{id_}"
         kept = {
@@ -234,11 +235,16 @@ class NoteFile:
 
 def text_file_id(path: Path, *, folder: Path | None) -> str:
     """Return the id of a text file: its path from the given folder on, or its name if given alone."""
+    return file_id(path, split_suffix(path)[0], folder=folder)
+
+
+def file_id(path: Path, name: str, *, folder: Path | None) -> str:
+    """Return the path of a file under a name, from the given folder on, or from its own if given alone."""
     if path == STDIN:
         return "stdin"
     root = path.parent if folder is None else folder
     source = root.name if root.name not in ("", "..") else root.resolve().name
-    return "/".join((source or "notes", *path.relative_to(root).parent.parts, split_suffix(path)[0]))
+    return "/".join((source or "notes", *path.relative_to(root).parent.parts, name))
 
 
 def join_sections(parts: Iterable[tuple[str | None, str]]) -> tuple[str, tuple[Section, ...]]:
