@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_score,
 from sklearn.metrics import confusion_matrix as sklearn_confusion_matrix
 
 from evaluation.prediction_samples import example, predictions_from_answers, random_predictions
-from lmcells.errors import FormatError, InputError
+from lmcells.errors import FormatError, InputError, ModelError
 from lmcells.evaluation.metrics import (
     Tally,
     acronym_table,
@@ -162,7 +162,7 @@ def test_a_probability_of_zero_costs_much_but_not_infinitely() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_scores_that_are_not_numbers_are_refused(bad: float) -> None:
-    with pytest.raises(ValueError, match="NaN or"):
+    with pytest.raises(ModelError, match="NaN or .* have diverged"):
         predictions_of([("AB", "y")], [[0.0, bad]], {"AB": ["x", "y"]})
 
 

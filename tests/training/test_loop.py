@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from lmcells.corpus import Corpus
-from lmcells.errors import ConfigError, CorpusError
+from lmcells.errors import ConfigError, CorpusError, ModelError
 from lmcells.model import CellModel, Gaussian, Windows, kl_divergence
 from lmcells.training import Progress, TrainingDiverged, TrainingResult, TrainingSettings, train
 from lmcells.training.checkpoint import load_newest, newest_step
@@ -223,8 +223,23 @@ def test_metrics_have_both_losses_under_their_names_and_the_evaluations(
 
 def test_a_loss_that_is_no_number_ends_the_run_with_a_clear_error(corpus: Corpus, tmp_path: Path) -> None:
     settings = tiny_settings(learning_rate=1e30, epochs=3)
-    with pytest.raises(TrainingDiverged, match=r"no longer finite.*Lower training.learning_rate"):
+    with pytest.raises(TrainingDiverged, match=r"finite.*Lower training.learning_rate.* no checkpoint yet\.$"):
         run(corpus, tmp_path, settings)
+
+
+def test_a_run_that_diverges_leaves_the_last_checkpoint(corpus: Corpus, tmp_path: Path) -> None:
+    def spoil(model: Any, _: float) -> dict[str, Any]:
+        if newest_step(tmp_path) is not None:  # at the end of the second epoch
+            raise ModelError("a score is NaN. Train it again.")
+        return {}
+
+    settings = tiny_settings(epochs=3, batch_size=1024)
+    message = r"^evaluation after step (\d+): a score is NaN\. Lower .*; the checkpoint of step (\d+) is intact\.$"
+    with pytest.raises(TrainingDiverged, match=message) as failed:
+        run(corpus, tmp_path, settings, evaluate=spoil)
+    after, kept = map(int, re.findall(r"step (\d+)", str(failed.value)))
+    assert after == 2 * kept == 2 * newest_step(tmp_path)  # type: ignore[operator]
+    assert run(corpus, tmp_path, settings, resume=True).record["steps"] == 3 * kept
 
 
 def test_a_full_disk_is_told_in_one_line_and_leaves_the_last_checkpoint(
