@@ -277,6 +277,8 @@ def test_all_models_are_in_the_table_beside_the_papers(paper: Path) -> None:
         assert list(rows)[1:] == names
         assert theirs in rows["lmc"]
         assert "**" not in rows["dominant (oracle)"]
+    for part, other in ((mimic, "CASI"), (casi, "MIMIC RS")):
+        assert f"scored with the weights that had the best macro F1 on {other}." in part
 
 
 def test_each_test_set_is_reported_by_the_weights_that_were_best_on_the_other(paper: Path) -> None:
