@@ -108,6 +108,7 @@ def test_a_tiny_case_by_hand() -> None:
     assert metrics.weighted_f1 == pytest.approx((3 * 4 / 5 + 1 * 2 / 3 + 0) / 5)
     assert metrics.accuracy == 3 / 5
     assert metrics.mean_accuracy == pytest.approx((3 / 4 + 0) / 2)
+    assert metrics.mean_weighted_f1 == pytest.approx(((3 * 4 / 5 + 1 * 2 / 3) / 4 + 0) / 2)
     # p = 1/2 where right, 1/4 where not
     assert metrics.nll == pytest.approx((3 * np.log(2) + 2 * np.log(4)) / 5)
     assert metrics.accuracy_at_k[2] == pytest.approx(4 / 5 + 1 / 5)
@@ -240,6 +241,8 @@ def test_the_mean_of_the_acronym_table_is_the_headline(seed: int) -> None:
     for name in ("accuracy", "weighted_f1", "nll"):
         mean = np.average([row[name] for row in table], weights=counts)
         assert mean == pytest.approx(getattr(metrics, name))
+        over_short_forms = np.mean([row[name] for row in table])
+        assert over_short_forms == pytest.approx(getattr(metrics, f"mean_{name}"))
 
 
 @given(seed=st.integers(0, 2**32 - 1))
