@@ -163,7 +163,7 @@ def test_a_probability_of_zero_costs_much_but_not_infinitely() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_scores_that_are_not_numbers_are_refused(bad: float) -> None:
-    with pytest.raises(ModelError, match="NaN or .* have diverged"):
+    with pytest.raises(ModelError, match=r"NaN or .* have diverged"):
         predictions_of([("AB", "y")], [[0.0, bad]], {"AB": ["x", "y"]})
 
 

@@ -223,18 +223,22 @@ def test_metrics_have_both_losses_under_their_names_and_the_evaluations(
 
 def test_a_loss_that_is_no_number_ends_the_run_with_a_clear_error(corpus: Corpus, tmp_path: Path) -> None:
     settings = tiny_settings(learning_rate=1e30, epochs=3)
-    with pytest.raises(TrainingDiverged, match=r"finite.*Lower training.learning_rate.* no checkpoint yet\.$"):
+    with pytest.raises(
+        TrainingDiverged, match=r"finite.*Lower training.learning_rate.* no checkpoint yet\.$"
+    ):
         run(corpus, tmp_path, settings)
 
 
 def test_a_run_that_diverges_leaves_the_last_checkpoint(corpus: Corpus, tmp_path: Path) -> None:
-    def spoil(model: Any, _: float) -> dict[str, Any]:
+    def spoil(*_: Any) -> dict[str, Any]:
         if newest_step(tmp_path) is not None:  # at the end of the second epoch
             raise ModelError("a score is NaN. Train it again.")
         return {}
 
     settings = tiny_settings(epochs=3, batch_size=1024)
-    message = r"^evaluation after step (\d+): a score is NaN\. Lower .*; the checkpoint of step (\d+) is intact\.$"
+    message = (
+        r"^evaluation after step (\d+): a score is NaN\. Lower .*; the checkpoint of step (\d+) is intact\.$"
+    )
     with pytest.raises(TrainingDiverged, match=message) as failed:
         run(corpus, tmp_path, settings, evaluate=spoil)
     after, kept = map(int, re.findall(r"step (\d+)", str(failed.value)))

@@ -296,7 +296,7 @@ class TrainingScorer:
     ) -> Scores:
         scores: Scores = {}
         for name, examples, senses in self._scored:
-            with np.errstate(over="ignore", invalid="ignore"):  # of a training that diverges, which its next loss says
+            with np.errstate(over="ignore", invalid="ignore"):  # where training diverges, the loop says so
                 found = measure(predict(name, ranker_of(senses), examples, senses))
             scores[name] = {"accuracy": found.accuracy, "macro_f1": found.macro_f1, "nll": found.nll}
         if self._keep_in is not None:

@@ -143,7 +143,7 @@ def explain_failures(output: Path) -> Iterator[None]:
     try:
         yield
     except FloatingPointError as error:
-        advice = "Lower training.learning_rate or set training.gradient_clip, and start again with --overwrite"
+        advice = "Lower training.learning_rate or set training.gradient_clip, and train with --overwrite"
         raise TrainingDiverged(f"{error}. {advice}; {_last_checkpoint(output)}.") from None
     except (torch.OutOfMemoryError, MemoryError) as error:
         reason = str(error).strip().partition("\n")[0].partition(". ")[0] or "out of memory"

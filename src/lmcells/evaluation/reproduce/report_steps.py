@@ -101,9 +101,9 @@ class Evaluated:
                 self.ablation[leakage.model] = (means_of(leaky), without)
         self.chosen_weights = ""  # which of a run's, where not the last
         if protocol.chooses:
-            others = [each.title or each.name for each in protocol.scored() if each != dataset]
+            others = " and ".join(each.title or each.name for each in protocol.scored() if each != dataset)
             self.chosen_weights = (
-                f"Each trained run is scored with the weights that had the best macro F1 on {' and '.join(others)}."
+                f"Each trained run is scored with the weights that had the best macro F1 on {others}."
             )
         # The models that have seen the answers: never the best.
         self.oracles = frozenset(model.name for model in protocol.models if model.kind == "dominant")
