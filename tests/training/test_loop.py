@@ -275,16 +275,43 @@ def test_a_full_disk_is_told_in_one_line_and_leaves_the_last_checkpoint(
         assert torch.equal(value, resumed.model.state_dict()[name])
 
 
-def test_too_little_memory_is_told_in_one_line(corpus: Corpus, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...\nSee docs"),
+            "CUDA out of memory",
+        ),
+        (
+            RuntimeError(
+                "[fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: 4 bytes. Code 12"
+            ),
+            "DefaultCPUAllocator: can't allocate memory: 4 bytes",
+        ),
+        (RuntimeError("CUDA error: out of memory\nCompile with ..."), "CUDA error: out of memory"),
+        (MemoryError(), "out of memory"),
+    ],
+)
+def test_too_little_memory_is_told_in_one_line(
+    corpus: Corpus, tmp_path: Path, error: Exception, reason: str
+) -> None:
     def fill(*_: Any) -> dict[str, Any]:
-        raise torch.OutOfMemoryError(
-            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...\nSee docs"
-        )
+        raise error
 
-    with pytest.raises(
-        TrainingFailed, match=r"CUDA out of memory\. Lower training\.batch_size.*no checkpoint yet"
-    ):
+    with pytest.raises(TrainingFailed) as failed:
         run(corpus, tmp_path, tiny_settings(), evaluate=fill)
+    message = str(failed.value)
+    assert "\n" not in message
+    assert f"{reason}. Lower training.batch_size" in message
+    assert message.endswith("there is no checkpoint yet.")
+
+
+def test_another_error_of_torch_is_not_taken_for_too_little_memory(corpus: Corpus, tmp_path: Path) -> None:
+    def fail(*_: Any) -> dict[str, Any]:
+        raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        run(corpus, tmp_path, tiny_settings(), evaluate=fail)
 
 
 def test_evaluations_are_spread_over_an_epoch(corpus: Corpus, tmp_path: Path) -> None:

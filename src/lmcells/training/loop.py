@@ -4,6 +4,7 @@ A `lmcells.training.task.Task` says what is trained; everything else is the same
 """
 
 import errno
+import re
 import shutil
 import signal
 import threading
@@ -35,6 +36,7 @@ from lmcells.training.settings import LoopSettings
 from lmcells.training.task import M, Task
 
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_MEMORY = re.compile(r"[^.\n]*(?:out of memory|can't allocate memory)[^.\n]*")
 _REPORT_SECONDS = 15.0  # between two reports on a CPU, at most
 _FIRST_SECONDS = 1.0  # a first step that takes longer is reported
 Evaluation = Callable[[Any, float], Mapping[str, Any]]
@@ -145,8 +147,11 @@ def explain_failures(output: Path) -> Iterator[None]:
     except FloatingPointError as error:
         advice = "Lower training.learning_rate or set training.gradient_clip, and train with --overwrite"
         raise TrainingDiverged(f"{error}. {advice}; {_last_checkpoint(output)}.") from None
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        reason = str(error).strip().partition("\n")[0].partition(". ")[0] or "out of memory"
+    except (RuntimeError, MemoryError) as error:  # torch has several errors for it
+        found = _NO_MEMORY.search(str(error))
+        if found is None and not isinstance(error, MemoryError):
+            raise
+        reason = found[0].strip() if found else "out of memory"
         advice = "Lower training.batch_size or training.chunk_tokens, or use a larger device"
         raise TrainingFailed(
             f"too little memory to train: {reason}. {advice}; {_last_checkpoint(output)}."
