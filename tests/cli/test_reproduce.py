@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -231,6 +232,9 @@ def test_the_overview_has_a_table_a_dataset_with_the_papers_numbers_beside_ours(
     assert "### Other <notes>" in table
     page = (report / "index.html").read_text()
     assert "Other &lt;notes&gt;" in page
+    titles = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', page)
+    assert titles[2:6] == ["Accuracy", "Weighted F1", "Macro F1", "NLL"]
+    assert titles[8:10] == ["The paper&#39;s MIMIC", "The paper&#39;s CASI"]
     assert 'href="other/report.html"' in page
 
 

@@ -171,7 +171,7 @@ def test_a_better_model_is_found_to_be_better() -> None:
     a, b = (random_predictions(s, n=400, skill=skill, test_set=0) for s, skill in [(1, 2.0), (2, 1.0)])
     p_values = randomisation_test(a, b, n_rounds=500)
     found = paired_bootstrap(a, b, n_resamples=500)
-    for name in ("accuracy", "macro_f1", "weighted_f1"):
+    for name in ("accuracy", "macro_f1", "mean_weighted_f1"):
         assert p_values[name] < 0.01
         assert found[name].low > 0
         assert found[name].estimate == pytest.approx(getattr(measure(a), name) - getattr(measure(b), name))

@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_score,
 from sklearn.metrics import confusion_matrix as sklearn_confusion_matrix
 
 from evaluation.prediction_samples import example, predictions_from_answers, random_predictions
-from lmcells.errors import FormatError, InputError
+from lmcells.errors import FormatError, InputError, ModelError
 from lmcells.evaluation.metrics import (
     Tally,
     acronym_table,
@@ -108,6 +108,7 @@ def test_a_tiny_case_by_hand() -> None:
     assert metrics.weighted_f1 == pytest.approx((3 * 4 / 5 + 1 * 2 / 3 + 0) / 5)
     assert metrics.accuracy == 3 / 5
     assert metrics.mean_accuracy == pytest.approx((3 / 4 + 0) / 2)
+    assert metrics.mean_weighted_f1 == pytest.approx(((3 * 4 / 5 + 1 * 2 / 3) / 4 + 0) / 2)
     # p = 1/2 where right, 1/4 where not
     assert metrics.nll == pytest.approx((3 * np.log(2) + 2 * np.log(4)) / 5)
     assert metrics.accuracy_at_k[2] == pytest.approx(4 / 5 + 1 / 5)
@@ -162,7 +163,7 @@ def test_a_probability_of_zero_costs_much_but_not_infinitely() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_scores_that_are_not_numbers_are_refused(bad: float) -> None:
-    with pytest.raises(ValueError, match="NaN or"):
+    with pytest.raises(ModelError, match=r"NaN or .* have diverged"):
         predictions_of([("AB", "y")], [[0.0, bad]], {"AB": ["x", "y"]})
 
 
@@ -240,6 +241,8 @@ def test_the_mean_of_the_acronym_table_is_the_headline(seed: int) -> None:
     for name in ("accuracy", "weighted_f1", "nll"):
         mean = np.average([row[name] for row in table], weights=counts)
         assert mean == pytest.approx(getattr(metrics, name))
+        over_short_forms = np.mean([row[name] for row in table])
+        assert over_short_forms == pytest.approx(getattr(metrics, f"mean_{name}"))
 
 
 @given(seed=st.integers(0, 2**32 - 1))

@@ -19,7 +19,7 @@ from lmcells.evaluation.metrics import acronym_table, confusion_matrix, measure,
 from lmcells.evaluation.predictions import Exclusion, Predictions
 from lmcells.evaluation.report import Findings, Published, Setting, write_report
 from lmcells.evaluation.report.findings import commonest_mistakes, window_around
-from lmcells.evaluation.report.tables import escape
+from lmcells.evaluation.report.tables import _bold_best, escape
 
 HOSTILE = "<script>alert('x')</script> & \"<img src=http://evil.example/x.png onerror=alert(1)>"
 VOID = {"meta", "img", "br", "link", "input", "hr"}
@@ -171,7 +171,7 @@ def test_hostile_text_is_shown_and_not_run(page: Page) -> None:
 def test_page_shows_numbers_leakage_and_exclusions(page: Page) -> None:
     text = page.text
     metrics = results()[0].metrics
-    for value in (metrics.nll, metrics.accuracy, metrics.weighted_f1, metrics.macro_f1):
+    for value in (metrics.nll, metrics.accuracy, metrics.mean_weighted_f1, metrics.macro_f1):
         assert f"{value:.3f}" in text
     assert "Best macro F1: LMC" in text
     assert "Leaked: n3." in text
@@ -370,10 +370,23 @@ def test_an_oracle_is_never_bold_and_weighted_f1_is_the_papers(tmp_path: Path) -
         tmp_path, Findings(everyone, dataset_name="x", oracles=[oracle.model], n_rounds=5, n_resamples=5)
     )
     lines = (tmp_path / "tables" / "main.tex").read_text().splitlines()
-    (row,) = [line for line in lines if line.startswith(f"{escape(oracle.model)} &")]
+    (row,) = [line for line in lines if line.startswith(f"{escape(oracle.model)} (oracle) &")]
     assert "textbf" not in row
     assert f"& {oracle.metrics.mean_weighted_f1:.2f} & {oracle.metrics.macro_f1:.2f} " in row
     assert sum("textbf" in line for line in lines) > 1
     page = (tmp_path / "report.html").read_text()
     cells = re.findall(r'<th scope="row">([^<]*)</th>\s*((?:<td[^>]*>.*?</td>\s*)+)', page)
     assert not any("best" in row for name, row in cells if unescape(name) == oracle.model)
+
+
+def test_an_oracle_that_equals_or_beats_the_best_is_not_bold_in_latex() -> None:
+    values = {
+        "lmc": {"nll": 0.5, "accuracy": 0.7, "mean_weighted_f1": 0.6, "macro_f1": 0.5},
+        "bsg": {"nll": 0.9, "accuracy": 0.6, "mean_weighted_f1": 0.6, "macro_f1": 0.4},
+        "dominant": {"nll": 0.5, "accuracy": 0.8, "mean_weighted_f1": 0.6, "macro_f1": 0.5},
+    }
+    assert _bold_best(values, ["dominant"]) == {
+        "lmc": [r"\textbf{0.50}", r"\textbf{0.70}", r"\textbf{0.60}", r"\textbf{0.50}"],
+        "bsg": ["0.90", "0.60", r"\textbf{0.60}", "0.40"],
+        "dominant": ["0.50", "0.80", "0.60", "0.50"],
+    }

@@ -54,6 +54,8 @@ def words(text: str, *, stop_words: bool = False) -> list[str]:
 )
 def test_text_is_cut_into_words(text: str, expected: list[str]) -> None:
     assert words(text) == expected
+    without = find_tokens(text, stop_words=True).without_stop_words()
+    assert without.hashes.tolist() == [hash_word(word) for word in expected]
 
 
 @given(nasty_text, st.booleans())

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from lmcells.corpus import Corpus
-from lmcells.errors import ConfigError, CorpusError
+from lmcells.errors import ConfigError, CorpusError, ModelError
 from lmcells.model import CellModel, Gaussian, Windows, kl_divergence
 from lmcells.training import Progress, TrainingDiverged, TrainingResult, TrainingSettings, train
 from lmcells.training.checkpoint import load_newest, newest_step
@@ -223,8 +223,27 @@ def test_metrics_have_both_losses_under_their_names_and_the_evaluations(
 
 def test_a_loss_that_is_no_number_ends_the_run_with_a_clear_error(corpus: Corpus, tmp_path: Path) -> None:
     settings = tiny_settings(learning_rate=1e30, epochs=3)
-    with pytest.raises(TrainingDiverged, match=r"no longer finite.*Lower training.learning_rate"):
+    with pytest.raises(
+        TrainingDiverged, match=r"finite.*Lower training.learning_rate.* no checkpoint yet\.$"
+    ):
         run(corpus, tmp_path, settings)
+
+
+def test_a_run_that_diverges_leaves_the_last_checkpoint(corpus: Corpus, tmp_path: Path) -> None:
+    def spoil(*_: Any) -> dict[str, Any]:
+        if newest_step(tmp_path) is not None:  # at the end of the second epoch
+            raise ModelError("a score is NaN. Train it again.")
+        return {}
+
+    settings = tiny_settings(epochs=3, batch_size=1024)
+    message = (
+        r"^evaluation after step (\d+): a score is NaN\. Lower .*; the checkpoint of step (\d+) is intact\.$"
+    )
+    with pytest.raises(TrainingDiverged, match=message) as failed:
+        run(corpus, tmp_path, settings, evaluate=spoil)
+    after, kept = map(int, re.findall(r"step (\d+)", str(failed.value)))
+    assert after == 2 * kept == 2 * newest_step(tmp_path)  # type: ignore[operator]
+    assert run(corpus, tmp_path, settings, resume=True).record["steps"] == 3 * kept
 
 
 def test_a_full_disk_is_told_in_one_line_and_leaves_the_last_checkpoint(
@@ -256,16 +275,43 @@ def test_a_full_disk_is_told_in_one_line_and_leaves_the_last_checkpoint(
         assert torch.equal(value, resumed.model.state_dict()[name])
 
 
-def test_too_little_memory_is_told_in_one_line(corpus: Corpus, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...\nSee docs"),
+            "CUDA out of memory",
+        ),
+        (
+            RuntimeError(
+                "[fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: 4 bytes. Code 12"
+            ),
+            "DefaultCPUAllocator: can't allocate memory: 4 bytes",
+        ),
+        (RuntimeError("CUDA error: out of memory\nCompile with ..."), "CUDA error: out of memory"),
+        (MemoryError(), "out of memory"),
+    ],
+)
+def test_too_little_memory_is_told_in_one_line(
+    corpus: Corpus, tmp_path: Path, error: Exception, reason: str
+) -> None:
     def fill(*_: Any) -> dict[str, Any]:
-        raise torch.OutOfMemoryError(
-            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...\nSee docs"
-        )
+        raise error
 
-    with pytest.raises(
-        TrainingFailed, match=r"CUDA out of memory\. Lower training\.batch_size.*no checkpoint yet"
-    ):
+    with pytest.raises(TrainingFailed) as failed:
         run(corpus, tmp_path, tiny_settings(), evaluate=fill)
+    message = str(failed.value)
+    assert "\n" not in message
+    assert f"{reason}. Lower training.batch_size" in message
+    assert message.endswith("there is no checkpoint yet.")
+
+
+def test_another_error_of_torch_is_not_taken_for_too_little_memory(corpus: Corpus, tmp_path: Path) -> None:
+    def fail(*_: Any) -> dict[str, Any]:
+        raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        run(corpus, tmp_path, tiny_settings(), evaluate=fail)
 
 
 def test_evaluations_are_spread_over_an_epoch(corpus: Corpus, tmp_path: Path) -> None:

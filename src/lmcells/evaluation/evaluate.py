@@ -296,7 +296,8 @@ class TrainingScorer:
     ) -> Scores:
         scores: Scores = {}
         for name, examples, senses in self._scored:
-            found = measure(predict(name, ranker_of(senses), examples, senses))
+            with np.errstate(over="ignore", invalid="ignore"):  # where training diverges, the loop says so
+                found = measure(predict(name, ranker_of(senses), examples, senses))
             scores[name] = {"accuracy": found.accuracy, "macro_f1": found.macro_f1, "nll": found.nll}
         if self._keep_in is not None:
             for name in scores:
@@ -312,5 +313,6 @@ class TrainingScorer:
         if before and before["hours"] < hours and before["macro_f1_of_others"] >= score:
             return
         with atomic_folder(kept, overwrite=True) as fresh:
-            shutil.copytree(save(), fresh, dirs_exist_ok=True)
+            for file in save().iterdir():  # copytree would hide that the disk is full
+                shutil.copyfile(file, fresh / file.name)
         write_json(record, {"macro_f1_of_others": score, "hours": hours}, indent=1)

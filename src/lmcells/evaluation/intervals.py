@@ -136,7 +136,7 @@ def paper_intervals(
     }
 
 
-METRICS = ("accuracy", "macro_f1", "weighted_f1", "nll")
+METRICS = ("accuracy", "macro_f1", "mean_weighted_f1", "nll")
 _ROUNDING = 1e-12  # differences that are equal but for the order of summation count as equal
 _ROUNDS_AT_ONCE = 500
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.errors import FormatError, InputError
+from lmcells.errors import FormatError, InputError, ModelError
 from lmcells.evaluation.dataset import Example
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.files import atomic_write, read_json, write_json
@@ -190,7 +190,10 @@ def _is_candidate(candidates: Sequence[Sequence[str]], short_form_index: Integer
 def _log_softmax(scores: Floats, is_candidate: Booleans) -> Floats:
     """Log-softmax over each row's candidates; -inf becomes the row's lowest score and is ranked last."""
     if np.isnan(scores[is_candidate]).any() or np.isposinf(scores[is_candidate]).any():
-        raise ValueError("a score is NaN or +inf; a long form that cannot be scored has the score -inf")
+        raise ModelError(  # a long form that cannot be scored has -inf
+            "a score is NaN or +inf: the weights of the model have diverged. Train it again with a lower "
+            "training.learning_rate."
+        )
     is_scored = is_candidate & ~np.isneginf(scores)
     lowest = np.min(scores, axis=1, where=is_scored, initial=np.inf)
     lowest = np.where(is_scored.any(axis=1), lowest, 0.0)[:, None]

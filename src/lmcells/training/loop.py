@@ -4,6 +4,7 @@ A `lmcells.training.task.Task` says what is trained; everything else is the same
 """
 
 import errno
+import re
 import shutil
 import signal
 import threading
@@ -11,13 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import gettempdir
 from types import FrameType
 from typing import Any, Generic
 
 import torch
 
 from lmcells.corpus import Corpus
-from lmcells.errors import ConfigError, CorpusError
+from lmcells.errors import ConfigError, CorpusError, ModelError
 from lmcells.training.checkpoint import FOLDER, newest_step, restore_task, save_task
 from lmcells.training.distributed import best_threads, join_world, own_randomness
 from lmcells.training.metrics import (
@@ -25,6 +27,7 @@ from lmcells.training.metrics import (
     TENSORBOARD,
     MetricsLog,
     Progress,
+    TrainingDiverged,
     TrainingFailed,
     TrainingStopped,
     find_peak,
@@ -33,6 +36,7 @@ from lmcells.training.settings import LoopSettings
 from lmcells.training.task import M, Task
 
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_MEMORY = re.compile(r"[^.\n]*(?:out of memory|can't allocate memory)[^.\n]*")
 _REPORT_SECONDS = 15.0  # between two reports on a CPU, at most
 _FIRST_SECONDS = 1.0  # a first step that takes longer is reported
 Evaluation = Callable[[Any, float], Mapping[str, Any]]
@@ -134,11 +138,20 @@ def run_task(
 
 @contextmanager
 def explain_failures(output: Path) -> Iterator[None]:
-    """Turn a full disk or too little memory into one line that says what to do; what was written is complete."""
+    """Say in one line what to do about a full disk, too little memory or a loss that is no number.
+
+    What was written is complete.
+    """
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        reason = str(error).strip().partition("\n")[0].partition(". ")[0] or "out of memory"
+    except FloatingPointError as error:
+        advice = "Lower training.learning_rate or set training.gradient_clip, and train with --overwrite"
+        raise TrainingDiverged(f"{error}. {advice}; {_last_checkpoint(output)}.") from None
+    except (RuntimeError, MemoryError) as error:  # torch has several errors for it
+        found = _NO_MEMORY.search(str(error))
+        if found is None and not isinstance(error, MemoryError):
+            raise
+        reason = found[0].strip() if found else "out of memory"
         advice = "Lower training.batch_size or training.chunk_tokens, or use a larger device"
         raise TrainingFailed(
             f"too little memory to train: {reason}. {advice}; {_last_checkpoint(output)}."
@@ -146,9 +159,10 @@ def explain_failures(output: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _DISK_IS_FULL:
             raise
+        where = error.filename2 or error.filename or f"a file in {output} or {gettempdir()}"
         advice = "Free some space, then continue with --resume"
         raise TrainingFailed(
-            f"{error.filename or output} cannot be written: {error.strerror}. {advice}; {_last_checkpoint(output)}."
+            f"{where} cannot be written: {error.strerror}. {advice}; {_last_checkpoint(output)}."
         ) from None
 
 
@@ -234,6 +248,10 @@ def _evaluate(task: Task[M, Any], evaluate: Evaluation) -> dict[str, Any]:
     hours = task.clock.seconds / 3600
     task.model.eval()
     with task.clock.paused(), own_randomness(task.world.device), torch.no_grad():
-        scores = dict(evaluate(task.model, hours))
+        try:
+            scores = dict(evaluate(task.model, hours))
+        except ModelError as error:
+            reason = str(error).partition(". ")[0]
+            raise FloatingPointError(f"evaluation after step {task.step:,}: {reason}") from None
     task.model.train()
     return {"step": task.step, "hours": hours, "evaluation": scores}

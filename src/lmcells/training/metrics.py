@@ -23,7 +23,7 @@ class TrainingStopped(LmcellsError):  # noqa: N818 - an event, not an error
 
 
 class TrainingDiverged(LmcellsError):  # noqa: N818 - says what happened
-    """A loss or a gradient is no longer a finite number."""
+    """A loss, a gradient or a score is no longer a finite number; the last checkpoint is intact."""
 
 
 class TrainingFailed(LmcellsError):  # noqa: N818 - says what happened
@@ -47,13 +47,11 @@ class Progress(NamedTuple):
 
 
 def require_finite(values: Mapping[str, float | None], *, step: int) -> None:
-    """Raise `TrainingDiverged` if a loss or gradient norm, given by name, is not finite."""
-    if not all(value is None or math.isfinite(value) for value in values.values()):
-        named = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
-        raise TrainingDiverged(
-            f"the loss is no longer finite after step {step:,} ({named}). Lower training.learning_rate or set "
-            "training.gradient_clip; the last checkpoint is from before."
-        )
+    """Raise FloatingPointError if a loss or gradient norm, given by name, is not finite."""
+    found = {name.replace("_", " "): value for name, value in values.items() if value is not None}
+    if not all(map(math.isfinite, found.values())):
+        named = ", ".join(f"{name} {value:.3g}" for name, value in found.items())
+        raise FloatingPointError(f"the loss is no longer finite after step {step:,} ({named})")
 
 
 def peak_memory(device: "torch.device") -> int:

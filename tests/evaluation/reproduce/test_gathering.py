@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from evaluation.prediction_samples import random_predictions
 from lmcells.evaluation.metrics import measure
-from lmcells.evaluation.reproduce.report_steps import best_run, curve_of, means_of
+from lmcells.evaluation.reproduce.report_steps import _rows, best_run, curve_of, means_of
 
 METRICS = measure(random_predictions(0, skill=1.0, n_notes=5, test_set=1, model="x"))
 
@@ -36,3 +37,14 @@ def test_means_are_over_runs() -> None:
     assert mean["macro_f1"] == 0.5
     assert mean["accuracy_at_2"] == pytest.approx(METRICS.accuracy_at_k[2])
     assert means_of([]) == {}
+
+
+def test_the_best_of_the_others_is_bold_where_an_oracle_is_better() -> None:
+    costs = {"n_parameters": None, "hours_to_peak": None}
+    runs = {"lmc": [run(0.6) | costs], "bsg": [run(0.5) | costs], "dominant": [run(0.9) | costs]}
+    rows: Any = _rows(SimpleNamespace(runs=runs, oracles={"dominant"}, published=[]))  # type: ignore[arg-type]
+    assert {row["model"]: "macro_f1" in row["best"] for row in rows} == {
+        "lmc": True,
+        "bsg": False,
+        "dominant (oracle)": False,
+    }

@@ -60,7 +60,7 @@ def accuracy_at_k(findings: Findings) -> Figure:
 def number_of_candidates(findings: Findings) -> Figure:
     figure, panels = _panels(2, sharey=True)
     widths = sorted({row["n_candidates"] for model in findings.models for row in model.by_candidates})
-    for axes, metric in zip(panels, ("macro_f1", "weighted_f1"), strict=True):
+    for axes, metric in zip(panels, ("macro_f1", "mean_weighted_f1"), strict=True):
         for number, model in enumerate(findings.models):
             rows = model.by_candidates
             xs = [row["n_candidates"] for row in rows]

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 Curve = Sequence[tuple[float, float]]  # hours of pre-training, accuracy
 Means = Mapping[str, float]  # metric -> mean over runs
 
-METRICS = {"nll": "NLL", "accuracy": "Accuracy", "weighted_f1": "Weighted F1", "macro_f1": "Macro F1"}
+# As in the paper: F1 is the mean over short forms, accuracy and NLL are over all examples.
+METRICS = {"nll": "NLL", "accuracy": "Accuracy", "mean_weighted_f1": "Weighted F1", "macro_f1": "Macro F1"}
 ACRONYM_COLUMNS = {
     "macro_precision": "mPr",
     "macro_recall": "mR",

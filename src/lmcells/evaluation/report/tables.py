@@ -32,7 +32,7 @@ from lmcells.evaluation.report.findings import (
 
 _HEADLINE = (
     *METRICS,
-    *("mean_nll", "mean_accuracy", "mean_weighted_f1"),
+    *("weighted_f1", "mean_nll", "mean_accuracy"),
     *("macro_precision", "macro_recall", "weighted_precision"),
 )
 _ENDS = ("", "_low", "_high", "_paper_low", "_paper_high")
@@ -130,8 +130,6 @@ def _errors(models: Sequence[ModelFindings]) -> Iterator[Row]:
             yield model.name, *ids, short_form, *labels, *p
 
 
-# As in the paper: weighted F1 is the mean over short forms, the others are over all examples.
-_PAPER_METRICS = {"nll": "NLL", "accuracy": "Acc", "mean_weighted_f1": "W F1", "macro_f1": "M F1"}
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -154,12 +152,12 @@ def latex_tables(findings: Findings) -> dict[str, str]:
             "findings": findings,
             # Labels of several datasets in one document must differ.
             "dataset_label": re.sub("[^A-Za-z0-9]+", "-", findings.dataset_name),
-            "headline": _PAPER_METRICS,
+            "headline": ("NLL", "Acc", "W F1", "M F1"),
             "columns": ACRONYM_COLUMNS,
         }
     )
     n_runs = sorted({seeds[m.name]["nll"]["n_seeds"] if m.name in seeds else 1 for m in models})
-    means = {m.name: {k: findings.mean(m.name, k) for k in _PAPER_METRICS} for m in models}
+    means = {m.name: {k: findings.mean(m.name, k) for k in METRICS} for m in models}
     pairs = [models[start : start + 2] for start in range(0, len(models), 2)]  # side by side, as in the paper
     tables = {
         "main": template.main(_bold_best(means, findings.oracles), n_runs),
@@ -168,7 +166,7 @@ def latex_tables(findings: Findings) -> dict[str, str]:
     }
     if seeds:
         parts = {
-            part: {name: {k: found[k][part] for k in _PAPER_METRICS} for name, found in seeds.items()}
+            part: {name: {k: found[k][part] for k in METRICS} for name, found in seeds.items()}
             for part in ("worst", "mean", "best")
         }
         bold = {part: _bold_best(each, findings.oracles) for part, each in parts.items()}
@@ -187,13 +185,13 @@ def escape(text: str) -> str:
 
 
 def _cells(means: Means) -> list[str]:
-    return [f"{means[metric]:.2f}" if means else "--" for metric in _PAPER_METRICS]
+    return [f"{means[metric]:.2f}" if means else "--" for metric in METRICS]
 
 
 def _bold_best(values: Mapping[str, Means], oracles: Collection[str]) -> dict[str, list[str]]:
     """Two decimals; the best of a column is bold, and so are those that look equal, but no oracle."""
     rivals = [row for name, row in values.items() if name not in oracles] or [*values.values()]
-    best = [f"{best_of(metric, (row[metric] for row in rivals)):.2f}" for metric in _PAPER_METRICS]
+    best = [f"{best_of(metric, (row[metric] for row in rivals)):.2f}" for metric in METRICS]
     found = {}
     for name, row in values.items():
         cells = zip(_cells(row), best, strict=True)

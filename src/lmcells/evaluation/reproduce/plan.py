@@ -97,8 +97,8 @@ def train_step(run: Run, protocol: Protocol, workspace: Workspace, *, device: st
         command += ["--inventory", str(workspace.dataset(dataset.name, INVENTORY))]
     if curve is not None:
         command += ["--set", f"training.evaluations={curve.points}"]
-        command += ["--keep-best"] if curve.chooses else []
-    chosen = [_chosen(run, dataset, workspace) for dataset in scored] if curve and curve.chooses else []
+        command += ["--keep-best"] if protocol.chooses else []
+    chosen = [_chosen(run, dataset, workspace) for dataset in scored] if protocol.chooses else []
     return Step(
         name=f"train/{run.name}",
         needs=(f"corpus/{run.corpus}", *(f"dataset/{dataset.name}" for dataset in scored)),
@@ -126,14 +126,13 @@ def evaluate_step(
     """Score one run on one dataset, and keep all that the tables need, so that no model is needed later."""
     name, kind, folder = f"evaluate/{dataset.name}/{run.name}", run.model.kind, run.model.folder
     reads_corpus = kind not in _NEED_NO_CORPUS
-    chooses = protocol.curve is not None and protocol.curve.chooses
     needs = [f"dataset/{dataset.name}"]
     needs += [f"train/{run.name}"] if run.is_trained else []
     needs += [f"corpus/{run.corpus}"] if reads_corpus else []
 
     def score(_: Any) -> None:
         baseline = f"{kind}:{folder.path()}" if folder is not None else kind
-        model = _chosen(run, dataset, workspace) if chooses else workspace.model(run.name)
+        model = _chosen(run, dataset, workspace) if protocol.chooses else workspace.model(run.name)
         curve = _training_curve(workspace, run) if run.is_trained else []
         scores = [np.mean([each["macro_f1"] for each in point["evaluation"].values()]) for point in curve]
         (result,) = evaluate(
@@ -169,7 +168,7 @@ def evaluate_step(
             "seed": run.seed,
             "leakage_check": dataset.leakage_check,
             "curve": [each.name for each in protocol.scored()] or None,
-            "chooses": chooses,
+            "chooses": protocol.chooses,
         },
         sources={"folder": folder} if folder is not None else {},
         outputs=tuple(workspace.evaluation(dataset.name, run.name, s) for s in (RESULT, ".json", ".npz")),

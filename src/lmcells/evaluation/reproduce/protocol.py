@@ -279,7 +279,7 @@ class Protocol:
         self._check_curve(names)
 
     def _check_curve(self, names: Sequence[str]) -> None:
-        curve, chooses = self.curve, self.curve is not None and self.curve.chooses
+        curve, chooses = self.curve, self.chooses
         if curve is not None and curve.dataset:
             require_choice("curve.dataset", curve.dataset, names)
         if curve is not None and curve.points < 1:
@@ -299,6 +299,11 @@ class Protocol:
     def evaluated(self) -> list[DatasetPlan]:
         """Return the datasets that models are scored on."""
         return [dataset for dataset in self.datasets if dataset.evaluated]
+
+    @property
+    def chooses(self) -> bool:
+        """Whether each dataset is scored by the weights that were best on the others."""
+        return self.curve is not None and self.curve.chooses
 
     def scored(self) -> list[DatasetPlan]:
         """Return the datasets that are scored while training."""

@@ -99,6 +99,12 @@ class Evaluated:
             if leaky:
                 without = means_of([clean[run["seed"]] for run in leaky])
                 self.ablation[leakage.model] = (means_of(leaky), without)
+        self.chosen_weights = ""  # which of a run's, where not the last
+        if protocol.chooses:
+            others = " and ".join(each.title or each.name for each in protocol.scored() if each != dataset)
+            self.chosen_weights = (
+                f"Each trained run is scored with the weights that had the best macro F1 on {others}."
+            )
         # The models that have seen the answers: never the best.
         self.oracles = frozenset(model.name for model in protocol.models if model.kind == "dominant")
         # The paper's figures for the kinds of our models, where the protocol wants them: on this test set, or on all.
@@ -201,7 +207,8 @@ def _model_results(evaluated: Evaluated, workspace: Workspace) -> list[ModelResu
 
 
 def _remarks(evaluated: Evaluated) -> list[str]:
-    remarks, several = [], {name: runs for name, runs in evaluated.runs.items() if len(runs) > 1}
+    remarks = [evaluated.chosen_weights] if evaluated.chosen_weights else []
+    several = {name: runs for name, runs in evaluated.runs.items() if len(runs) > 1}
     if seeds := ", ".join(f"{name} {best_run(runs)['seed']}" for name, runs in several.items()):
         remarks.append(
             "Of a model that was trained several times, “Pre-training runs” has all runs; everything else is about the "
