@@ -156,7 +156,6 @@ def test_a_short_form_that_is_not_in_the_inventory_is_an_error(models: dict[str,
 
 @KINDS
 def test_planted_senses_are_told_apart(tmp_path: Path, kind: str) -> None:
-    torch.set_num_threads(1)
     corpus = clinic_corpus(tmp_path, n_notes=150)
     config = random_network(
         corpus, kind, window=6, cell_dim=10, embedding_dim=10, hidden_dim=8, dropout=0.0

@@ -36,7 +36,6 @@ def test_the_commands_run(tmp_path: Path) -> None:
         store.decide(note.id, each, reviewer="Ana", version=version_of(expander))
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "OMP_NUM_THREADS": "1",
     }
     run = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", EXPORTING],
