@@ -100,7 +100,7 @@ def test_scores_are_the_papers_divergences(models: dict[str, PretrainedModel], k
 
 
 @KINDS
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(order=st.permutations(range(len(MENTIONS))))
 def test_a_score_does_not_depend_on_the_other_mentions(
     models: dict[str, PretrainedModel], kind: str, order: list[int]
