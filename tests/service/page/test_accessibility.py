@@ -8,8 +8,6 @@ from playwright.sync_api import Browser, Page, expect
 
 from service.serving import NOTE
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 _WEIGHT = ("moderate", "serious", "critical")
 
 
