@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+export PYTHONDONTWRITEBYTECODE =  # tests start many processes: what one compiles, the next reads
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: demo test check format docs bench dist clean
@@ -10,7 +11,7 @@ demo: $(VENV)/.base  ## expand a sample note with the shipped model
 	$(BIN)/lmcells expand --pretty examples/notes/cardiology_admission.txt
 
 test: $(VENV)/.dev  ## run all tests
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(VENV)/.dev  ## lint, formatting, types and the layers of the architecture
 	$(BIN)/ruff check .

@@ -525,10 +525,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="steps to time (default: 300 on a GPU, 20 on the CPU)")
     parser.add_argument("--epochs", type=int, default=0, help="time whole epochs instead")
     parser.add_argument("--tokens", type=int, help="of the corpus (default: 330 M on a GPU, 3 M on the CPU)")
+    parser.add_argument("--words", type=int, help="of the vocabulary (default: 100,000 or 20,000)")
     parser.add_argument("--batch", type=int, help="centers a step of the engine")
     parser.add_argument(
         "--plain-steps", type=int, help="of the straightforward one (default: 400, 5); 0: none"
     )
+    parser.add_argument("--plain-batch", type=int, default=Sizes.plain_batch, help="centers a step of it")
     parser.add_argument("--scaling", action="store_true", help="an epoch at 1x, 3x and 10x tokens")
     parser.add_argument("--batch-sizes", type=int, nargs="+", help="rates of the engine at these, and stop")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="write where a step's time goes")
@@ -543,9 +545,10 @@ def main() -> None:
     sizes = GPU_SIZES if on_gpu else CPU_SIZES
     sizes = Sizes(
         n_tokens=options.tokens or sizes.n_tokens,
-        n_words=sizes.n_words,
+        n_words=options.words or sizes.n_words,
         n_sections=sizes.n_sections,
         batch=options.batch or sizes.batch,
+        plain_batch=options.plain_batch,
     )
     if options.batch_sizes:
         measure_batches(sizes, options.batch_sizes, device=device, profile_to=options.profile)

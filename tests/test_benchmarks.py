@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+ALL_HELP = """
+import contextlib, runpy, sys
+sys.path.insert(0, ".")
+for name in sys.argv[1:]:
+    sys.argv = [name, "--help"]
+    with contextlib.suppress(SystemExit):
+        runpy.run_path(name, run_name="__main__")
+"""  # in one process: what they import is imported once
 
 
 def run(name: str, *arguments: object) -> str:
@@ -21,17 +30,20 @@ def run(name: str, *arguments: object) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    "name",
-    sorted(path.name for path in BENCHMARKS.glob("*.py") if path.name not in ("locations.py", "hostile.py")),
-)
-def test_each_says_how_it_is_called(name: str) -> None:
-    assert f"usage: {name}" in run(name, "--help")
+def test_each_says_how_it_is_called() -> None:
+    names = sorted(
+        path.name for path in BENCHMARKS.glob("*.py") if path.name not in ("locations.py", "hostile.py")
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", ALL_HELP, *names], cwd=BENCHMARKS, capture_output=True, text=True, check=False
+    )
+    usages = re.findall(r"^usage: (\S+)", printed.stdout, re.MULTILINE)
+    assert usages == names, printed.stderr
 
 
 def test_the_engine_is_timed_against_a_straightforward_one() -> None:
-    sizes = ("--steps", 1, "--plain-steps", 1, "--tokens", 20_000, "--batch", 256)
-    assert "the engine is" in run("training_speed.py", "--device", "cpu", *sizes)
+    sizes = "--tokens 20_000 --words 1_000 --steps 1 --batch 32 --plain-steps 1 --plain-batch 4"
+    assert "the engine is" in run("training_speed.py", "--device", "cpu", *sizes.split())
 
 
 def test_confident_expansions_replace_short_forms_on_one_side(tmp_path: Path) -> None:
@@ -43,16 +55,8 @@ def test_confident_expansions_replace_short_forms_on_one_side(tmp_path: Path) ->
     sections = [{"header": header, "text": text} for header, text in texts.items()]
     notes = tmp_path / "notes.parquet"
     pq.write_table(pa.Table.from_pylist([{"id": "a", "sections": sections}]), notes)
-    output = run(
-        "self_training.py",
-        notes,
-        "--model",
-        "default",
-        "--probability",
-        0.9,
-        "--output",
-        tmp_path / "written",
-    )
+    options = ("--model", "default", "--probability", 0.9, "--output", tmp_path / "written")
+    output = run("self_training.py", notes, *options)
     sides = [
         pq.read_table(tmp_path / "written" / side / notes.name).to_pylist()[0]["sections"]
         for side in ("one", "other")
@@ -69,21 +73,9 @@ def test_confident_expansions_replace_short_forms_on_one_side(tmp_path: Path) ->
 
 
 def test_all_stages_are_timed_on_invented_notes(tmp_path: Path) -> None:
-    small = ("--set", "model.window=2", "--set", "model.n_section_draws=1", "--set", "model.hidden_dim=8")
-    sizes = (
-        "--tokens",
-        3e4,
-        6e4,
-        "--batch-size",
-        512,
-        "--max-per-sense",
-        5,
-        "--workers",
-        1,
-        "--device",
-        "cpu",
-    )
-    lines = run("end_to_end.py", "--output", tmp_path, *sizes, *small).splitlines()
+    model = "--set model.window=2 --set model.n_section_draws=1 --set model.hidden_dim=8"
+    sizes = "--tokens 3e4 3.5e4 --batch-size 512 --max-per-sense 5 --workers 1 --device cpu"
+    lines = run("end_to_end.py", "--output", tmp_path, *f"{sizes} {model}".split()).splitlines()
     rows = json.loads((tmp_path / "results.json").read_text())
     stages = [row["stage"] for row in rows]
     assert stages[: len(stages) // 2] == stages[len(stages) // 2 :]

@@ -1,7 +1,6 @@
 """Models that several tests look into, opened once."""
 
 import pytest
-import torch
 
 from analysis.planted import NOTE, planted_model
 from expansion.clinic import clinic_corpus, random_model
@@ -55,7 +54,6 @@ def cells(planted: PretrainedModel) -> WordCells:
 @pytest.fixture(scope="session")
 def small_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PretrainedModel]:
     """Untrained models of each kind, with two sections, PLAN and LABS, that have words of their own."""
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("small")
     corpus = clinic_corpus(folder / "corpus")
     return {kind: random_model(folder / kind, corpus, kind) for kind in ("lmc", "bsg", "mbsge")}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evaluation.reproduce.small_protocol import draw_nothing
 from expansion.clinic import CLOTTING, INVENTORY, THERAPY, UNHEARD, WORDS_OF, clinic_corpus, random_model
 from lmcells.cli.main import main
 from lmcells.corpus import Corpus
@@ -158,7 +159,8 @@ def test_examples_of_one_note_have_no_interval(run: Run) -> None:
     assert json.loads(run("random", "--json", given=examples(2))[0])[0]["intervals"] == {}
 
 
-def test_the_report_holds_the_results(run: Run, tmp_path: Path) -> None:
+def test_the_report_holds_the_results(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw_nothing(monkeypatch)
     folder = tmp_path / "new" / "report"
     printed, _ = run("random", "dominant", "--json", "--output", folder)
     results = json.loads((folder / "results.json").read_text())

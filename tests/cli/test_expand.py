@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from expansion.clinic import INVENTORY, clinic_corpus, random_model
 from lmcells.cli.expand import read_text, render
@@ -22,7 +21,6 @@ ANSI = re.compile(r"\x1b\[[\d;]*m")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("expand")
     random_model(folder / "model", clinic_corpus(folder / "corpus"), "lmc")
     save_inventory(INVENTORY, folder / "inventory.csv")

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from expansion.clinic import INVENTORY, clinic_corpus, random_model
 from lmcells.cli.main import BAD_INPUT, main
@@ -27,7 +26,6 @@ MORE = {
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two models, an inventory and a dataset."""
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("inspect")
     corpus = clinic_corpus(folder / "corpus")
     for kind in ("lmc", "bsg"):

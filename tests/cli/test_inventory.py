@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from expansion.clinic import INVENTORY, UNHEARD, clinic_corpus, random_model
 from expansion.masked_span_clinic import WARD_INVENTORY, stored_model, ward_corpus
@@ -22,7 +21,6 @@ SAME_AGAIN = Sense("MS", "Mitral Stenoses", ("mitral stenoses",))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("inventory")
     clinic = clinic_corpus(folder / "clinic")
     stored_model(folder / "model", clinic)

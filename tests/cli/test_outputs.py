@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from lmcells.cli import terminal
 from lmcells.cli.main import BAD_INPUT, build_parser, main
+from lmcells.notes.note import Note
 
 
 def leaf_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -102,3 +104,14 @@ def test_the_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) 
         main([*name.split(), "--help"])
     assert stopped.value.code == 0
     assert re.search(rf"\n  (.* )?lmcells {name}\b", capsys.readouterr().out)
+
+
+def test_progress_is_a_line_now_and_then_where_it_cannot_be_rewritten(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = [Note("n/1", "PT")] * 250
+    for interval, n_lines in ((60.0, 0), (0.0, 2)):
+        monkeypatch.setattr(terminal, "_PLAIN_INTERVAL", interval)
+        assert list(terminal.ProgressLine().counting(notes)) == notes
+        lines = capsys.readouterr().err.splitlines()
+        assert [line.split(" notes, ")[0] for line in lines] == ["100", "200"][:n_lines]

@@ -179,7 +179,6 @@ def reproduce(folder: Path, name: str, more: str = "", *, only: Sequence[str] = 
     output = folder / f"{name}.out"
     arguments = ["reproduce", "--config", str(config), "--output", str(output), "--device", "cpu"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
         patch.setattr(os, "sched_getaffinity", lambda _: {0})
         patch.setattr(execution, "_start", in_this_process)
         draw_nothing(patch)

@@ -77,10 +77,9 @@ def reproduce(config: Path, *arguments: str) -> int:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_process_and_one_thread() -> Iterator[None]:
-    """Small tensors on several threads are slower, and so is a pool of processes for forty notes."""
+def one_process() -> Iterator[None]:
+    """A pool of processes is slow for forty notes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
         patch.setattr(os, "sched_getaffinity", lambda _: {0})
         yield
 

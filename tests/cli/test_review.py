@@ -43,7 +43,7 @@ def test_notes_are_served_and_reviews_exported(tmp_path: Path, capsys: pytest.Ca
         [*command, str(notes), "--reviews", str(reviews)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment | {"OMP_NUM_THREADS": "1"},
+        env=environment,
         text=True,
     ) as process:
         try:

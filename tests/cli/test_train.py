@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import lmcells
 from corpora import corpus_of
@@ -37,7 +36,6 @@ QUICK_ELMO = {"training.batch_size": 128} | {f"language_model.{name}": n for nam
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    torch.set_num_threads(1)
     return planted_corpus(tmp_path_factory.mktemp("corpus"), n_notes=40)
 
 
@@ -248,7 +246,7 @@ def test_it_runs_on_a_bare_machine_and_stops_when_asked(corpus: Corpus, tmp_path
     )
     (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({absent!r}))\n")
     source = Path(__file__).parents[2] / "src"
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{source}", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{source}"}
     started = [sys.executable, "-m", "lmcells", *command(corpus.folder, tmp_path / "model", QUICK)]
     process = subprocess.Popen(
         [*started, "--epochs", "100000"], env=environment, stderr=subprocess.PIPE, text=True

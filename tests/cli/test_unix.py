@@ -169,7 +169,7 @@ def test_ctrl_c_says_how_to_go_on_and_resuming_does(tmp_path: Path, workers: int
     assert process.returncode == 130
     last = "lmcells annotate: interrupted. Go on with the same command and --resume."
     assert errors.decode().splitlines() == [last]
-    assert run(*command, "--resume").returncode == 0
+    assert main([*map(str, command), "--resume"]) == 0
     assert len(out.read_bytes().splitlines()) > 60
 
 

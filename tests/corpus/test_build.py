@@ -20,9 +20,7 @@ from lmcells.notes.readers import opening
 from lmcells.notes.tokens import iterate_tokens
 from note_files import write_csv, write_jsonl, write_parquet, write_text_folder
 
-FOLDER_IS_REUSED = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+FOLDER_IS_REUSED = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 FAT_MASS = [
     "HPI: The patient's fat mass (FM) was low; FM of 3 kg.\n\nPLAN: recheck FM and the BMI, OR if needed.",
     "seen by me. FM = frequency modulation; FM radio\n\nPLAN: rest",

@@ -33,7 +33,7 @@ def test_unpacking_gives_the_same_files(corpus: Corpus, packed: Path, tmp_path: 
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_or_truncated_file_is_refused_by_name(
     packed: Path, tmp_path: Path, data: st.DataObject
 ) -> None:

@@ -23,7 +23,6 @@ INVENTORY = SenseInventory.from_senses(
 
 @pytest.fixture
 def pretrained() -> PretrainedLanguageModel:
-    torch.set_num_threads(1)
     return PretrainedLanguageModel(small_model(len(WORDS)), WORDS, {"settings": {"stop_words": False}}, {})
 
 

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from evaluation.prediction_samples import predictions_from_answers, random_predictions
+from evaluation.reproduce.small_protocol import draw_nothing
 from lmcells.errors import InputError, MissingExtra
 from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.evaluate import ModelResult
@@ -289,8 +290,11 @@ def test_one_flawless_model_on_one_note_always_gives_the_same_files_and_old_ones
     assert "Not checked: there was no corpus" in text
 
 
-def test_models_on_different_examples_and_a_choice_made_here(tmp_path: Path) -> None:
+def test_models_on_different_examples_and_a_choice_made_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are reported without comparison, and the choice is called flattered."""
+    draw_nothing(monkeypatch)
     made = [random_predictions(i, n=40 + i, n_notes=9, test_set=i, model=f"m{i}") for i in range(2)]
     here = [setting._replace(here={}) for setting in settings()]
     write_report(
@@ -363,7 +367,10 @@ def test_latex_escapes_every_special_character() -> None:
     )
 
 
-def test_an_oracle_is_never_bold_and_weighted_f1_is_the_papers(tmp_path: Path) -> None:
+def test_an_oracle_is_never_bold_and_weighted_f1_is_the_papers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw_nothing(monkeypatch)
     everyone = results()
     oracle = max(everyone, key=lambda result: result.metrics.macro_f1)
     write_report(

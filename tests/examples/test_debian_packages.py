@@ -1,7 +1,6 @@
 """The worked example on Debian's packages, on invented package lists: a word's meaning moves with its section."""
 
 import json
-import os
 import random
 import shutil
 import subprocess
@@ -36,7 +35,6 @@ def run_script(name: str, *arguments: str | Path, cwd: Path) -> subprocess.Compl
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
 
 

@@ -1,7 +1,6 @@
 """The clinic's corpus, and models of it, once for all tests of a process."""
 
 import pytest
-import torch
 
 from expansion.clinic import clinic_corpus, random_model
 from expansion.masked_span_clinic import trained_model
@@ -11,7 +10,6 @@ from lmcells.pretrained import PretrainedModel
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    torch.set_num_threads(1)
     return clinic_corpus(tmp_path_factory.mktemp("clinic"))
 
 

@@ -43,7 +43,6 @@ def corpus(folder: Path, notes: list[str], **settings: Any) -> Corpus:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("adaptation")
     train(corpus(folder / "old", OLD), output=folder / "base", overrides=SMALL)
     corpus(folder / "new", NEW)

@@ -283,7 +283,7 @@ def rules(draw: st.DrawFn) -> dict[str, Any]:
     )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(layers=st.lists(st.lists(rules(), min_size=1, max_size=8), min_size=1, max_size=2))
 def test_a_layer_answers_as_an_expander_of_its_inventory_would(
     shipped: Expander, layers: list[list[dict[str, Any]]]

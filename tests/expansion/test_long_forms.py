@@ -91,7 +91,7 @@ def test_a_form_with_a_word_that_the_corpus_lacks_is_found_nowhere(tmp_path: Pat
     assert counts_of(corpus, "of the") == {}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     text=st.lists(st.sampled_from("abcd"), max_size=40),
     phrase=st.lists(st.sampled_from("abcd"), min_size=1, max_size=3),

@@ -100,7 +100,7 @@ def test_scores_are_the_papers_divergences(models: dict[str, PretrainedModel], k
 
 
 @KINDS
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(order=st.permutations(range(len(MENTIONS))))
 def test_a_score_does_not_depend_on_the_other_mentions(
     models: dict[str, PretrainedModel], kind: str, order: list[int]
@@ -156,7 +156,6 @@ def test_a_short_form_that_is_not_in_the_inventory_is_an_error(models: dict[str,
 
 @KINDS
 def test_planted_senses_are_told_apart(tmp_path: Path, kind: str) -> None:
-    torch.set_num_threads(1)
     corpus = clinic_corpus(tmp_path, n_notes=150)
     config = random_network(
         corpus, kind, window=6, cell_dim=10, embedding_dim=10, hidden_dim=8, dropout=0.0

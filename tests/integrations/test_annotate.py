@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from integrations.ward import AWKWARD, ward_notes
-from lmcells.errors import ConfigError, InputError, MissingExtra, ModelError
+from lmcells.errors import ConfigError, InputError, MissingExtra
 from lmcells.expansion import Expansion
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.settings import ExpanderSettings
@@ -37,7 +37,6 @@ from lmcells.integrations.shards import (
 )
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport
-from lmcells.pretrained.folder import shipped_model
 from note_files import (
     write_csv,
     write_jsonl,
@@ -421,10 +420,6 @@ def test_names_of_files_that_are_no_utf8_do_not_stop_a_job(
 
 def test_shards_in_any_order_give_the_same_bytes() -> None:
     """What a process did before changes no digit."""
-    try:
-        shipped_model()
-    except ModelError as error:
-        pytest.skip(str(error))
     notes = list(NoteFiles([EXAMPLES]).read(ReadReport()))
     shards = [Shard(number, notes[number * 4 : number * 4 + 4]) for number in range(4)]
     results = []

@@ -18,7 +18,7 @@ from lmcells.notes.note import Note
 from note_files import write_jsonl
 
 # What these libraries warn of in their own code is not ours to mend.
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from expansion.clinic import INVENTORY, WORDS_OF, clinic_corpus, random_model
 from lmcells.expansion import save_inventory
 from lmcells.expansion.settings import ExpanderSettings
@@ -18,7 +16,6 @@ AWKWARD = (
 
 def build_ward(folder: Path) -> ExpanderSettings:
     """Write `model` and `inventory.csv` into a folder."""
-    torch.set_num_threads(1)
     random_model(folder / "model", clinic_corpus(folder / "corpus"), "lmc")
     save_inventory(INVENTORY, folder / "inventory.csv")
     return ExpanderSettings(str(folder / "model"), only_inventory=str(folder / "inventory.csv"))

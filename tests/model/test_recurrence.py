@@ -53,7 +53,7 @@ def compacted(lstm: BidirectionalLstm, inputs: Tensor, mask: Tensor, constant: T
 
 
 @IMPLEMENTATIONS
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows=MASKS)
 def test_absent_positions_are_as_if_cut_out(run: Run, rows: list[list[bool]]) -> None:
     mask, lstm = torch.tensor(rows, dtype=torch.bool), some_lstm()
@@ -62,7 +62,7 @@ def test_absent_positions_are_as_if_cut_out(run: Run, rows: list[list[bool]]) ->
     torch.testing.assert_close(states, compacted(lstm, inputs, mask, constant))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows=MASKS.filter(lambda rows: len(rows[0]) > 0))
 def test_absent_positions_are_as_if_cut_out_by_the_librarys_lstm_too(rows: list[list[bool]]) -> None:
     mask, lstm = torch.tensor(rows, dtype=torch.bool), some_lstm()

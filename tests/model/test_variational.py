@@ -38,7 +38,7 @@ def some_windows(model: CellModel, *, n_rows: int = 6) -> Windows:
 
 
 @KINDS
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(slots=st.lists(st.sampled_from(["word", "absent"]), min_size=1, max_size=9), filler=st.integers(0, 12))
 def test_padding_never_changes_a_posterior(kind: str, slots: list[str], filler: int) -> None:
     """Absent positions on the left, on the right, in the middle: all as if the words were adjacent."""
@@ -190,7 +190,7 @@ def test_windows_of_unlike_shapes_are_refused() -> None:
         dataclasses.replace(windows, center_mask=windows.center_mask.long())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     slots=st.lists(st.sampled_from(["word", "absent"]), min_size=1, max_size=12),
     reach=st.integers(1, 6),

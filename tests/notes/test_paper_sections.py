@@ -26,7 +26,7 @@ def header_spans(text: str) -> list[tuple[int, int]]:
     return [(s.start, s.body_start) for s in find_paper_sections(text) if s.header is not None]
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(nasty_text)
 @example("    1234 A B:")
 @example("    12345A B:")
@@ -39,7 +39,7 @@ def test_headers_are_exactly_the_matches_of_the_expression(text: str) -> None:
     assert header_spans(text) == [match.span(1) for match in PAPER.finditer(text)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(nasty_text)
 def test_sections_touch_and_cover_the_note(text: str) -> None:
     sections = find_paper_sections(text)

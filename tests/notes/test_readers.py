@@ -314,7 +314,7 @@ def test_a_long_file_is_never_held_in_memory(tmp_path: Path) -> None:
 texts = st.lists(st.text(st.characters(codec="utf-8"), min_size=1).filter(str.strip), min_size=1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(texts)
 def test_any_texts_come_back_equal_and_in_order(written: list[str]) -> None:
     pytest.importorskip("pyarrow")
@@ -336,7 +336,7 @@ def test_any_texts_come_back_equal_and_in_order(written: list[str]) -> None:
             assert not report.warnings
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.none() | st.text("Ab: ", max_size=5), st.text("xy\n \r", max_size=6)), max_size=6)
 )
@@ -454,7 +454,7 @@ def read_in_parts(path: Path, *, part_bytes: int) -> tuple[list[Note], dict[str,
     st.booleans(),
     st.integers(1, 12),
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_a_table_in_parts_is_the_table(content: str, is_quoted: bool, part_bytes: int) -> None:
     """Whatever is in it: stray quotes, carriage returns, blank lines, a quote never closed, no last line break."""
     header = '"id","text"\r\n' if is_quoted else "text,x\n"
@@ -518,7 +518,7 @@ def test_a_quote_never_closed_is_refused_where_it_is_opened(
     st.booleans(),
     st.integers(1, 60),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_json_lines_in_parts_are_the_json_lines(lines: list[str], ends: bool, part_bytes: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "notes.jsonl")

@@ -62,7 +62,7 @@ def own_rules(tmp_path: Path) -> SectionRules:
 # Sections
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=800)
 @given(any_note)
 def test_sections_touch_and_cover_the_note_and_begin_with_their_header(text: str) -> None:
     sections = RULES(text)
@@ -345,7 +345,7 @@ def odd_rules(tmp_path_factory: pytest.TempPathFactory) -> SectionRules:
     return SectionRules(path)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=any_note)
 def test_sections_with_own_rules_cover_the_note(text: str, odd_rules: SectionRules) -> None:
     assert "".join(text[s.start : s.end] for s in odd_rules(text)) == text

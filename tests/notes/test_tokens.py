@@ -59,7 +59,7 @@ def test_text_is_cut_into_words(text: str, expected: list[str]) -> None:
 
 
 @given(nasty_text, st.booleans())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_the_array_tokenizer_finds_exactly_the_tokens_of_the_pattern(text: str, stop_words: bool) -> None:
     found = find_tokens(text, stop_words=stop_words)
     in_arrays = list(zip(found.starts.tolist(), found.ends.tolist(), found.hashes.tolist(), strict=True))

@@ -364,7 +364,7 @@ def test_a_vocabulary_that_is_none_is_refused(copy: Path, names: Any, message: s
         PretrainedModel.from_pretrained(copy)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_changed_byte_anywhere_is_seen_when_verifying(
     saved: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

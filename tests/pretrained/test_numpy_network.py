@@ -93,7 +93,7 @@ def with_masked_spans(windows: Windows, config: ModelConfig) -> Windows:
     return replace(windows, context=context)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**16), n_rows=st.sampled_from([0, 1, 2, 9, 40]), reach=st.sampled_from([1, 2, 4]))
 def test_a_masked_span_reader_reads_the_same_as_in_torch(seed: int, n_rows: int, reach: int) -> None:
     model = tiny_model(
@@ -131,7 +131,7 @@ def test_a_masked_span_reader_changes_windows_with_a_masked_span_and_no_others()
 
 
 @KINDS
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**16),
     n_rows=st.sampled_from([0, 1, 2, 9, 40]),
@@ -272,7 +272,7 @@ def test_a_phrase_without_a_known_word_is_refused(kind: str) -> None:
 
 
 @KINDS
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**16), n_unknown=st.integers(0, 4))
 def test_unknown_words_are_read_as_if_the_table_had_them(kind: str, seed: int, n_unknown: int) -> None:
     model = tiny_model(kind, seed=seed, dtype=torch.float32).eval()

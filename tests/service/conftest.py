@@ -17,7 +17,6 @@ from service.serving import PLANTED
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `model` and `inventory.csv`."""
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("service")
     random_model(folder / "model", clinic_corpus(folder / "corpus"), "lmc")
     save_inventory(INVENTORY, folder / "inventory.csv")

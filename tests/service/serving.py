@@ -93,7 +93,7 @@ def served(
     own = ("--model", str(folder / "model"), "--only-inventory", str(folder / "inventory.csv"))
     command = [sys.executable, *"-m lmcells serve --port 0".split(), *(() if is_shipped else own), *arguments]
     inherited = {name: value for name, value in os.environ.items() if name != "LMCELLS_TOKEN"}
-    settings = inherited | {"OMP_NUM_THREADS": "1", **(environment or {})}
+    settings = inherited | dict(environment or {})
     with log_file.open("wb") as errors:
         process = subprocess.Popen(command, stderr=errors, env=settings)
     server = Served(process, "", log_file)

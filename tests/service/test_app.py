@@ -129,7 +129,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(body=JSON)
 def test_no_refusal_quotes_a_note(http: TestClient, body: Any) -> None:
     content = json.dumps(body).encode()

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lmcells.errors import InputError
@@ -88,7 +88,6 @@ def test_taking_waits_for_a_request() -> None:
         assert len(taken.result(10) or ()) == 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 200), max_size=12))
 def test_every_note_is_handed_out_once(sizes: list[int]) -> None:
     jobs = [job(size) for size in sizes]

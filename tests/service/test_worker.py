@@ -187,8 +187,10 @@ def test_one_note_stops_nobody(expander: Expander, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Expander, "expand_read", slow)
     workers = Workers(expander, ServiceMetrics())
-    large = [asked(text="PT " * 20_000), asked(notes=[{"text": "PT " * 200}] * 100)]
-    more = [asked(text="PT " * 20_000), asked(notes=[{"text": "PT " * 200}] * 100)]
+    many = "PT " * 150
+    heavy, bulk = {"text": many + "x " * 30_000}, {"notes": [{"text": many}, *[{"text": "x " * 300}] * 99]}
+    assert [lane_of(asked(**each)) for each in (heavy, bulk)] == ["heavy", "bulk"]
+    large, more = ([asked(**heavy), asked(**bulk)] for _ in range(2))
     for job in (*large, *more):
         workers.put(job)
     small = asked(text=NOTE)

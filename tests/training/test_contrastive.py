@@ -60,7 +60,6 @@ def plain(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> CellModel
 
 
 def trained(corpus: Corpus, folder: Path, **weight: float) -> CellModel:
-    torch.set_num_threads(1)
     settings = tiny_settings(epochs=3, learning_rate=0.01, contrastive_spans=16, **weight)
     return train(
         corpus, model_config=tiny_config(corpus, phrase_dim=8), settings=settings, output=folder

@@ -20,12 +20,11 @@ from training.small_runs import planted_corpus, tiny_config, tiny_settings
 SETTINGS: dict[str, Any] = {"epochs": 2, "shards": 2, "contrastive_weight": 1.0, "contrastive_spans": 16}
 
 SCRIPT = """
-import sys, torch
+import sys
 from pathlib import Path
 from training.small_runs import tiny_config, tiny_settings
 from lmcells.corpus import Corpus
 from lmcells.training import train
-torch.set_num_threads(1)
 corpus = Corpus.open(sys.argv[1])
 train(corpus, model_config=tiny_config(corpus, dropout=0.0), settings=tiny_settings(**{settings}),
       output=Path(sys.argv[2]), device="cpu")
@@ -39,7 +38,7 @@ def test_two_processes_have_the_loss_curve_of_one_with_the_joint_batch(tmp_path:
     path = os.pathsep.join(each for each in sys.path if each)
     process = subprocess.Popen(
         [*launcher, tmp_path / "script.py", corpus.folder, tmp_path / "two"],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": path},
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -176,12 +176,15 @@ def test_steps_are_those_of_torch() -> None:
             assert torch.equal(parameter, expected)
 
 
+SMALL = {f"model.{name}": 8 for name in ("cell_dim", "embedding_dim", "hidden_dim", "window")}
+
+
 def test_training_starts_without_importing_torch_compile(corpus: Corpus, tmp_path: Path) -> None:
     """Importing it takes as long as importing torch."""
     code = (
         "import sys; from lmcells.pretrain import train; "
         f"train({str(corpus.folder)!r}, output={str(tmp_path / 'model')!r}, preset='paper', device='cpu', "
-        "overrides={'training.epochs': 1, 'training.batch_size': 8192, 'model.cell_dim': 8}); "
+        f"overrides={{'training.epochs': 1, 'training.batch_size': 8192, **{SMALL}}}); "
         "print('torch' in sys.modules, 'torch._dynamo' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -37,7 +37,6 @@ NOTES = [
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    torch.set_num_threads(1)
     return clinic_corpus(tmp_path_factory.mktemp("corpus"))
 
 

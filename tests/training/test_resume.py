@@ -26,11 +26,10 @@ SPAN_READER: dict[str, Any] = {"masks_span": True, "masked_span_dim": 5}
 
 # Trains as the tests do, and is killed in the middle of the first epoch.
 KILLED = """
-import os, signal, sys, torch
+import os, signal, sys
 from pathlib import Path
 from training.small_runs import tiny_run
 from lmcells.corpus import Corpus
-torch.set_num_threads(1)
 def kill_after_7(progress):
     if progress.metrics["step"] == 7:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -52,7 +51,6 @@ def finished(
     corpus: Corpus, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, torch.Tensor]]:
     """The folder of a run that was never stopped, and its weights."""
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("whole")
     return folder, run(corpus, folder).model.state_dict()
 
@@ -77,7 +75,7 @@ def test_after_sigkill_a_run_ends_as_if_nothing_had_happened(
     process = subprocess.run(
         [sys.executable, "-c", KILLED.replace("{settings}", repr(settings)), corpus.folder, tmp_path],
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
     )
     assert process.returncode == -signal.SIGKILL, process.stderr

@@ -13,8 +13,6 @@ from lmcells import Expander
 from lmcells.service.middleware import POLICY
 from service.serving import in_thread
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 
 def open_picture(page: Page, name: str) -> None:
     page.goto(f"{page.url.partition('#')[0]}#explore/{name}")

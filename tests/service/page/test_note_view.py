@@ -18,9 +18,6 @@ from service.serving import NOTE, SECRET, in_thread
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"> PT <script>document.title='owned'</script> & PT\U0001f600 PT"
 
 
-pytestmark = pytest.mark.xdist_group("browser")
-
-
 @pytest.fixture(scope="module")
 def url(expander: Expander) -> Iterator[str]:
     with in_thread(expander) as running:

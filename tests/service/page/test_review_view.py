@@ -18,8 +18,6 @@ from lmcells.service.review_files import add_notes
 from lmcells.service.reviews import ReviewStore
 from service.serving import SECRET, in_thread
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 FIRST = "PLAN: PT for gait. XQZ given.\n\nLABS: PT 12, warfarin."
 SECOND = "PLAN: PT for stairs.\n\nPMH: multiple sclerosis (MS)."
 NOTES = [
