@@ -4,9 +4,9 @@ python benchmarks/sense_priors.py      # writes sense_priors.json into the model
 
 No labels are used. Training notes are of few kinds, so the first guess comes from language models' estimates for notes
 in general (benchmarks/data/sense_shares.tsv). Then the model's probabilities, including "no sense fits", are summed
-over training notes, and the result becomes the prior of the next pass (expectation-maximisation). All kinds of notes have
-the same weight, and the first guess counts as one more kind; it also stands in for kinds in which a short form is rare.
-Short forms in lower case ("hr") are counted separately if there are enough of them.
+over training notes, and the result becomes the prior of the next pass (expectation-maximisation). All kinds of notes
+have the same weight, and the first guess counts as one more kind; it also stands in for kinds in which a short form is
+rare. Short forms in lower case ("hr") are counted separately if there are enough of them.
 """
 
 import argparse

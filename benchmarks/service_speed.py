@@ -7,10 +7,10 @@
 
 Real processes: `lmcells serve` with one worker, a load generator (HTTP/1.1 over plain sockets, keep-alive), and the
 library in a separate process (`Expander.pipe`). Both expand the same notes, in batches of the same size. They take
-short turns while the others are stopped, so that changes in the machine's speed affect all alike. The library is measured
-twice: alone, and beside a load generator whose server only waits and sends answers of the service's size at the
-service's rate, so that the generator costs both the same. The result is the median of the rounds' ratios. Notes per
-second of CPU time are printed as well: on a busy machine they are more stable.
+short turns while the others are stopped, so that changes in the machine's speed affect all alike. The library is
+measured twice: alone, and beside a load generator whose server only waits and sends answers of the service's size at
+the service's rate, so that the generator costs both the same. The result is the median of the rounds' ratios. Notes
+per second of CPU time are printed as well: on a busy machine they are more stable.
 """
 
 import os

@@ -277,7 +277,7 @@ def _require_free(output: Path, *, resume: bool, overwrite: bool) -> None:
         return
     if not resume and not overwrite:
         raise ConfigError(
-            f"{output} exists already. Choose another folder, continue with --resume, or replace it with --overwrite."
+            f"{output} already exists. Choose another folder, continue with --resume, or replace it with --overwrite."
         )
     if not any(model.is_format_of(output) for model in (CELL_MODEL, LANGUAGE_MODEL)):
         raise ConfigError(f"{output} is not a model folder, so it is not overwritten. Choose another folder.")

@@ -164,7 +164,7 @@ def test_the_report_holds_the_results(run: Run, tmp_path: Path) -> None:
     results = json.loads((folder / "results.json").read_text())
     assert results == json.loads(printed)
     _, error = run("random", "--output", folder, code=2)
-    assert "exists already. Choose another, continue with --resume, or replace it with --overwrite" in error
+    assert "already exists. Choose another, continue with --resume, or replace it with --overwrite" in error
     assert json.loads((folder / "results.json").read_text()) == results
 
 

@@ -196,7 +196,7 @@ def test_a_finished_run_goes_on_or_is_overwritten_only_when_asked_to(
     output = tmp_path / "model"
     assert train(corpus, output, "--epochs", "1") == 0
     assert train(corpus, output, "--epochs", "1") == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert train(corpus, output, "--epochs", "2", "--resume") == 0
     assert training_of(output)["settings"]["epochs"] == 2
     assert train(corpus, output, "--epochs", "1", "--seed", "3", "--overwrite") == 0

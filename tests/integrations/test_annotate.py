@@ -337,7 +337,7 @@ def test_a_file_of_another_job_is_not_replaced_unasked(settings: ExpanderSetting
     output = tmp_path / "out.jsonl"
     output.write_text("mine")
     for resume in (False, True):
-        with pytest.raises(InputError, match="exists already"):
+        with pytest.raises(InputError, match="already exists"):
             run(settings, [notes], output, resume=resume)
     assert output.read_text() == "mine"
     run(settings, [notes], output, overwrite=True)

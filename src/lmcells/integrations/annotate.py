@@ -96,7 +96,7 @@ def annotate(
         return done
     if job.begun is None and output.exists() and not overwrite:
         raise InputError(
-            f"{output} exists already, and was made from other notes or settings. Choose another --output, or replace "
+            f"{output} already exists, and was made from other notes or settings. Choose another --output, or replace "
             "it with --overwrite."
         )
     shared_expander(settings)  # report what is wrong with the model here, once

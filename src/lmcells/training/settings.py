@@ -40,7 +40,7 @@ class TrainingSettings(LoopSettings):
     # the share of it left at the end of a linear decay; 1: constant
     final_learning_rate: Annotated[float, Limits(at_most=1)] = 1.0
     gradient_clip: float = 0.0
-    initial_share: Rate = 0.0  # when adapting: weight of the initial weights in the average with the final ones
+    initial_share: Rate = 0.0  # when adapting: of the initial weights in the average with the final ones
     metadata: str = "section"  # the kind of metadata that the model conditions on
     uncounted: str = ""  # a note type whose text is trained on but not counted in phrase frequencies
 
