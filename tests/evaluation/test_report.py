@@ -317,7 +317,7 @@ def test_many_models_with_names_in_any_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize("models", [[], ["m", "m"]])
 def test_models_must_be_named_apart(tmp_path: Path, models: list[str]) -> None:
     made = [result_of(random_predictions(0, n_notes=9, model=model)) for model in models]
-    with pytest.raises(InputError, match="each with a name of its own"):
+    with pytest.raises(InputError, match="with distinct names"):
         write_report(tmp_path, Findings(made, dataset_name="d"))
 
 

@@ -373,7 +373,7 @@ def test_when_no_note_is_left_that_is_an_error_and_the_side_file_tells(
         ("out.jsonl", {"workers": 0}, "--workers: found 0"),
         ("out.jsonl", {"shard_notes": 0}, "--shard-notes: found 0"),
         ("out.jsonl", {"engine": "magic"}, "engine: found 'magic', allowed: local, ray, spark"),
-        ("in/out.jsonl", {}, "which is read"),
+        ("in/out.jsonl", {}, "which is an input"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

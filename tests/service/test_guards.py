@@ -295,7 +295,7 @@ def test_a_body_of_many_values_is_refused_before_it_is_parsed(
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     answer = http.post("/v1/expand", content=entries + b"]}", headers=headers)
     assert answer.status_code == 413
-    assert answer.json()["detail"].startswith("the body holds more than 30,000 values.")
+    assert answer.json()["detail"].startswith("the body has more than 30,000 values.")
 
 
 VALUES = st.recursive(

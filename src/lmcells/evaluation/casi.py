@@ -26,7 +26,7 @@ from lmcells.notes.tokens import iterate_tokens, spell
 COLUMNS = ("sf", "target_lf", "sf_rep", "start_idx", "end_idx", "section", "context")
 CANONICAL_COLUMNS = ("sf", "target_lf_sense", "target_label")
 _EXPECTED = (
-    f"Expected CASI as published, {len(COLUMNS)} columns between '|', or a CSV with the columns "
+    f"Expected CASI as published, {len(COLUMNS)} columns separated by '|', or a CSV with the columns "
     f"{', '.join(COLUMNS)}."
 )
 
@@ -45,7 +45,7 @@ def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[Example]:
         lines = _decoded(file, report, path)
         first = next(lines, None)
         if first is None:
-            raise FormatError(f"{path} holds no row. {_EXPECTED}")
+            raise FormatError(f"{path} has no rows. {_EXPECTED}")
         is_published = first[1].count("|") >= len(COLUMNS) - 1
         lines = chain((first,), lines)
         for line, number, cells in _published_cells(lines) if is_published else _resaved_cells(lines, path):

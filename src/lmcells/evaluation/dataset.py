@@ -67,7 +67,7 @@ def read_dataset(path: Path, *, report: ReadReport) -> Iterator[Example]:
             report.n_read += 1
             yield example
     if not n_read:
-        what = f"{path} holds no example ({first_reason or 'only blank lines'})"
+        what = f"{path} has no examples ({first_reason or 'only blank lines'})"
         raise FormatError(f"{what}. A dataset is JSON lines, made by: lmcells dataset")
 
 

@@ -195,9 +195,9 @@ def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> dict[str, Any]:
     n_incomparable = sum(form_of(id_) not in forms for id_ in tested)
     if tested and n_incomparable == len(tested):
         raise InputError(
-            f"the leakage check can match nothing: no note_id of the dataset ({_some(set(written))}) has the form of "
+            f"the leakage check cannot match any note: no note_id of the dataset ({_some(set(written))}) has the form of "
             f"any id in {corpus.folder} ({_some(set(names))}). Ids are source/id and must be written the same in both. "
-            f"If they are really other notes, use --no-leakage-check (in a protocol: leakage_check = false)."
+            f"If these really are different notes, use --no-leakage-check (in a protocol: leakage_check = false)."
         )
     return {
         "n_leaked_notes": len(leaked),
@@ -247,7 +247,7 @@ class TrainingScorer:
     ) -> None:
         if len(inventories) not in (1, len(datasets)):
             raise ConfigError(
-                f"--inventory: found {len(inventories)} for {len(datasets)} of --evaluate; allowed: one for all, or "
+                f"--inventory: found {len(inventories)} for {len(datasets)} --evaluate datasets; allowed: one for all, or "
                 "one for each in the same order."
             )
         if keep_in is not None and len(datasets) < 2:

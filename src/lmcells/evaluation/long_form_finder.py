@@ -63,7 +63,7 @@ class LongFormFinder:
                 self._candidates[short_form] = re.compile(_any_of(candidates))
             for form, owned_by in owners.items():
                 if not _WORD.search(form):
-                    reason = "holds no word"
+                    reason = "contains no word"
                 elif form == _normal(short_form):
                     reason = "the short form itself"
                 elif len(owned_by) > 1:

@@ -105,7 +105,7 @@ def measure(predictions: Predictions) -> Metrics:
         raise InputError(
             f"{predictions.model}: no example is left to evaluate "
             f"({sum(not e.kept for e in predictions.excluded)} senses were left out). "
-            "Are dataset and inventory of the same short forms?"
+            "Do dataset and inventory have the same short forms?"
         )
     return Metrics(
         n=len(predictions),

@@ -216,7 +216,7 @@ class ShardJob:
     ) -> None:
         for path in notes.paths:
             if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
-                inside = f"--output {output} is inside {path}, which is read"
+                inside = f"--output {output} is inside {path}, which is an input"
                 raise ConfigError(f"{inside}. Choose another folder.")
         self._notes, self._output, self._n_notes = notes, output, shard_notes
         self._n_shards = 0

@@ -120,11 +120,11 @@ class Explorer:
 
     @property
     def model(self) -> PretrainedModel:
-        """The model; InputError if its words do not depend on their section."""
+        """The model; InputError if it does not use sections."""
         kind = self._model.sizes.kind
         if kind != "lmc":
             raise InputError(
-                f"the service's model is of kind {kind!r}, whose words do not depend on their section: there is "
+                f"the service's model is of kind {kind!r}, which does not use sections: there is "
                 "nothing to explore. Serve a model of kind 'lmc'."
             )
         return self._model

@@ -27,7 +27,7 @@ class ServiceMetrics:
         self.requests = Counter("lmcells_requests", "Requests answered.", ("path", "status"), **own)
         text = "From a request's first byte to the last of its answer."
         self.request_seconds = Histogram("lmcells_request_seconds", text, ("path",), buckets=_SECONDS, **own)
-        text = "Requests to expand that were let in."
+        text = "Requests to expand that were accepted."
         self.in_progress = Gauge("lmcells_requests_in_progress", text, **summed)
         self.waiting_notes = Gauge("lmcells_waiting_notes", "Notes that wait for a batch.", **summed)
         self.given_up = Counter("lmcells_requests_given_up", "Requests whose client left first.", **own)

@@ -85,7 +85,7 @@ def add_expand(
         """
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type not in ("application/json", NDJSON):
-            detail = f"Content-Type: found another; allowed: application/json or {NDJSON}."
+            detail = f"Content-Type: not supported; allowed: application/json or {NDJSON}."
             raise HTTPException(415, detail)
         body = await request.body()
 
@@ -151,7 +151,7 @@ async def _answer_lines(
         if error is not None and n_lines == 0:
             raise error
         if error is not None:
-            yield b'{"detail":"something went wrong in the service. Send the rest again."}\n'
+            yield b'{"detail":"internal error. Send the rest again."}\n'
     except TimeoutError:
         yield b'{"detail":"no more lines within %g seconds. Send the rest again."}\n' % settings.deadline
     finally:
@@ -247,7 +247,7 @@ def add_probes(router: APIRouter, workers: Workers, inventory: SenseInventory) -
                 workers.put(job)
                 await asyncio.wait_for(asyncio.wrap_future(job.answered), _READY_SECONDS)
             except (TimeoutError, RuntimeError):
-                detail = "the workers do not answer. Try again later."
+                detail = "the workers do not respond. Try again later."
                 raise HTTPException(503, detail, {"Retry-After": "5"}) from None
             answered_at = time.monotonic()
         return messages.ProbeAnswer(status="ok")

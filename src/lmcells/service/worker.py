@@ -188,7 +188,7 @@ def rules_of(edits: InventoryEdits, inventory: SenseInventory) -> list[SenseRule
         first = added.setdefault((sense.short_form, " ".join(sense.long_form.casefold().split())), index)
         if first != index:
             raise InventoryError(
-                f"inventory.add.{index}: {sense.long_form!r} is a sense of {sense.short_form!r} already "
+                f"inventory.add.{index}: {sense.long_form!r} is already a sense of {sense.short_form!r} "
                 f"(inventory.add.{first}). Leave one out, and give all forms with the other."
             )
     removed = [each.model_dump() | {"action": "forbid"} for each in edits.remove]

@@ -100,7 +100,7 @@ class Findings:
         names = [result.model for result in self.results]
         if not names or len(set(names)) < len(names):
             found = ", ".join(names) or "none"
-            raise InputError(f"A report needs models, each with a name of its own; found: {found}.")
+            raise InputError(f"A report needs models with distinct names; found: {found}.")
 
     @cached_property
     def models(self) -> tuple[ModelFindings, ...]:

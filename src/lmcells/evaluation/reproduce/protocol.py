@@ -333,6 +333,6 @@ def require_names(what: str, plans: Sequence[DatasetPlan | SettingPlan]) -> list
             allowed = "letters, digits, '_', '-' and '.', such as lmc-paper"
             raise ConfigError(f"{what}.name is {name!r}; allowed: {allowed}.")
         if name in names[:index]:
-            advice = f"Give each {what} a name of its own."
+            advice = f"Give each {what} its own name."
             raise ConfigError(f"{what}: the name {name!r} is given twice. {advice}")
     return names
