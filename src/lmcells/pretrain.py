@@ -223,8 +223,8 @@ def _train_cells(
     if is_main and model_config.kind != "bsg" and corpus.n_metadata(metadata) == 1:
         kinds = ", ".join(corpus.metadata_kinds)
         warnings.warn(
-            f"{corpus.folder} has only one value of {metadata!r}, which carries no information. Choose a kind that varies "
-            f"({kinds}) with training.metadata, or train --kind bsg.",
+            f"{corpus.folder} has only one value of {metadata!r}, which carries no information. Choose a kind that "
+            f"varies ({kinds}) with training.metadata, or train --kind bsg.",
             TrainingWarning,
             stacklevel=2,
         )

@@ -195,8 +195,8 @@ def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> dict[str, Any]:
     n_incomparable = sum(form_of(id_) not in forms for id_ in tested)
     if tested and n_incomparable == len(tested):
         raise InputError(
-            f"the leakage check cannot match any note: no note_id of the dataset ({_some(set(written))}) has the form of "
-            f"any id in {corpus.folder} ({_some(set(names))}). Ids are source/id and must be written the same in both. "
+            f"the leakage check cannot match any note: no note_id of the dataset ({_some(set(written))}) has the form "
+            f"of an id in {corpus.folder} ({_some(set(names))}). Ids are source/id and must be the same in both. "
             f"If these really are different notes, use --no-leakage-check (in a protocol: leakage_check = false)."
         )
     return {
@@ -247,8 +247,8 @@ class TrainingScorer:
     ) -> None:
         if len(inventories) not in (1, len(datasets)):
             raise ConfigError(
-                f"--inventory: found {len(inventories)} for {len(datasets)} --evaluate datasets; allowed: one for all, or "
-                "one for each in the same order."
+                f"--inventory: found {len(inventories)} for {len(datasets)} --evaluate datasets; allowed: one for all, "
+                "or one for each in the same order."
             )
         if keep_in is not None and len(datasets) < 2:
             raise ConfigError("--keep-best chooses by the other datasets: give --evaluate at least twice.")

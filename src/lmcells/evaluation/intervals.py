@@ -244,7 +244,7 @@ def _require_same_test(first: Predictions, second: Predictions) -> None:
     if not is_same or not np.array_equal(first.truth, second.truth):
         n_common = len(set(first.ids) & set(second.ids))
         raise InputError(
-            f"{first.model} and {second.model} were not evaluated on the same examples and candidates in the same order "
+            f"{first.model} and {second.model} were not evaluated on the same examples and candidates in one order "
             f"({len(first)} and {len(second)} examples, {n_common} in common). "
             "Evaluate both on one dataset and inventory."
         )

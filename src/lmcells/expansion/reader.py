@@ -300,8 +300,8 @@ def check_sections(given: Sequence[Any], *, text_length: int) -> tuple[Section, 
         section = _section(number, each)
         if not position <= section.start <= section.end <= text_length:
             raise InputError(
-                f"sections: number {number} is {section.start}-{section.end}, the one before ends at {position}, the text has "
-                f"{text_length:,} characters. Give them in order, without overlaps, within the text."
+                f"sections: number {number} is {section.start}-{section.end}, the one before ends at {position}, the "
+                f"text has {text_length:,} characters. Give them in order, without overlaps, within the text."
             )
         if not section.start <= section.body_start <= section.end:
             raise InputError(f"sections: the body of number {number} begins outside the section.")

@@ -96,7 +96,8 @@ class ReviewStore:
             known = file.execute("SELECT text FROM notes WHERE name = ?", (note.id,)).fetchone()
             if known and known["text"] != note.text:
                 raise InputError(
-                    f"{self.path} already has a note named {note.id!r} with another text. Rename the note, or delete the other."
+                    f"{self.path} already has a note named {note.id!r} with another text. Rename the note, or "
+                    "delete the other."
                 )
             changed = ", ".join(f"{name} = excluded.{name}" for name in values)
             on_conflict = f"ON CONFLICT (name) DO UPDATE SET {changed} RETURNING id"
