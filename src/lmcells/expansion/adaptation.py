@@ -91,7 +91,7 @@ class Adaptation:
         return {name: torch.from_numpy(array) for name, array in weights.items()}
 
     def _spelt_alike(self, table: Floats, words: list[str]) -> Floats:
-        """Return vectors of out-of-vocabulary words by their spelling, or the mean vector if that says nothing."""
+        """Return vectors of out-of-vocabulary words by their spelling, or the mean vector if none is similar."""
         own = table[: self.base.sizes.n_words]
         weights = np.log1p(self.base.word_counts).astype(np.float32)
         rows: Floats = np.tile(weights @ own / weights.sum(), (len(words), 1))

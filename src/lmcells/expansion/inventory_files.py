@@ -1,4 +1,4 @@
-"""Inventories as files, and whatever else can be given as one.
+"""Inventories as files, and other ways to give one.
 
 Files are CSV, TSV or JSON. A file may also contain rules for the inventory that it extends: `lmcells.expansion.layers`.
 """
@@ -60,7 +60,7 @@ def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
 
 
 def load_inventory(path: Path) -> SenseInventory:
-    """Read an inventory without rules; one with rules needs another to extend, and is refused."""
+    """Read an inventory without rules; a file with rules needs an inventory to extend, and is refused."""
     return _plain((f"{path}: {place}", rule) for place, rule in load_rules(path))
 
 
