@@ -190,7 +190,7 @@ class OrdinaryReadings:
 class SensePriors:
     """How often notes mean each sense of a short form, and how often none (""), learnt without labels.
 
-    Lower-case short forms have their own shares if notes have enough of them: HR is a heart rate, hr usually an hour. The
+    Lower-case short forms have their own shares if notes have enough of them: HR is a heart rate, hr an hour. The
     priors belong to the shipped inventory; others are ranked without priors.
     """
 
