@@ -1,4 +1,4 @@
-"""How far a metric would move on another test set of the same kind and size, and whether one model beats another.
+"""Confidence intervals of metrics, and tests of whether one model beats another.
 
 `paper_intervals` is the paper's procedure: 100 samples of 80 % of the examples, without replacement. It answers another
 question: for a mean over n examples its spread is sqrt((1 - 0.8) / 0.8) = half the standard error. It is here so that
@@ -103,9 +103,9 @@ def resampled_weights(clusters: Integers, n_clusters: int, random: np.random.Gen
 def bootstrap_intervals(
     predictions: Predictions, *, n_resamples: int = 2_000, level: float = 0.95, seed: int = 0
 ) -> dict[str, Interval]:
-    """One interval per metric, resampling notes with all their examples; none where all are of one note.
+    """One interval per metric, resampling notes with all their examples; none if all are from one note.
 
-    Examples of one note resemble each other, so drawing single examples would give intervals that are too narrow. A
+    Examples of one note resemble each other, so resampling single examples would give intervals that are too narrow. A
     short form that is not drawn is not in that resample's means.
     """
     if not predictions.cluster.max(initial=0):

@@ -181,7 +181,7 @@ def _bracketed(text: str, spells: FormLookup) -> Iterator[Definition]:
 
 
 def short_inside(text: str, inside: _Span) -> Iterator[_Candidate]:
-    """Read "atrial fibrillation (AF)", even with more in the bracket: "(AF, see Table 1)", "(or AF)", "(AF 2010)"."""
+    """Read "atrial fibrillation (AF)", also as "(AF, see Table 1)", "(or AF)" and "(AF 2010)"."""
     opens, closes = inside
     if _MEMBERS.match(text, opens, closes):
         return
@@ -229,9 +229,9 @@ def _listed(text: str, lists: list[int], spells: FormLookup) -> Iterator[Definit
 def _legends(text: str, spells: FormLookup) -> Iterator[Definition]:
     """Yield the entries of legends: "RA - right apical margin", and "LN - lymph nodes" on the next line.
 
-    At least two neighbouring entries, and half of them, must align: a single "FH: father healthy" in a list is not a legend. A
-    single entry is enough if the inventory agrees, or if it has a dash and the initials of its words: three of them, or
-    two where the text has another legend.
+    At least two neighbouring entries, and half of them, must align: a single "FH: father healthy" in a list is not a
+    legend. A single entry is enough if the inventory agrees, or if it has a dash and the initials of its words: three
+    of them, or two where the text has another legend.
     """
     legends: list[list[_Entry | None]] = []
     end = -_LEGEND_GAP
