@@ -44,7 +44,7 @@ Answer = TypeVar("Answer")
 
 
 class ExploringThread:
-    """Runs questions about the model one by one in a thread of its own, so that notes never wait for them."""
+    """Runs questions about the model one by one in a separate thread, so that notes never wait for them."""
 
     def __init__(self, *, max_questions: int = MAX_QUESTIONS) -> None:
         self._max_questions = max_questions
@@ -52,7 +52,7 @@ class ExploringThread:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lmcells-explorer")
 
     async def __call__(self, ask: Callable[[], Answer]) -> Answer:
-        """Return what `ask` returns, or refuse with 429 where too many questions wait."""
+        """Return what `ask` returns, or refuse with 429 if too many questions are waiting."""
         if self._n_inside >= self._max_questions:
             waiting = f"{self._max_questions} questions about the model are waiting"
             detail = f"{waiting}, the most allowed. Try again later."
@@ -65,7 +65,7 @@ class ExploringThread:
 
 
 class CountedNames:
-    """Finds names, the most frequent first; where none begins with a text or contains it, the nearest."""
+    """Finds names that begin with a text or contain it, the most frequent first; if there are none, the nearest."""
 
     def __init__(self, counts: Mapping[str, int], *, searched: Mapping[str, str] | None = None) -> None:
         self._counts = counts

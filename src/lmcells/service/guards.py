@@ -61,7 +61,7 @@ def guarded_route(settings: ServiceSettings, metrics: ServiceMetrics) -> type[AP
 
 
 def _shows_one_of(scope: Scope, expected: list[bytes]) -> bool:
-    """Compare in constant time, whatever part of a token is right."""
+    """Compare in constant time, so that timing reveals nothing about a token."""
     shown = [value for name, value in scope["headers"] if name == b"authorization"]
     scheme, _, token = shown[0].partition(b" ") if len(shown) == 1 else (b"", b"", b"")
     matches = [hmac.compare_digest(token.strip(), each) for each in expected]

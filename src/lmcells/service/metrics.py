@@ -17,7 +17,7 @@ _NOTES = (1, 2, 4, 8, 16, 32, 64, 96)
 
 
 class ServiceMetrics:
-    """The service's metrics, in a registry of their own; `n_waiting` returns the length of the queue."""
+    """The service's metrics, in their own registry; `n_waiting` returns the length of the queue."""
 
     def __init__(self, n_waiting: Callable[[], int] = lambda: 0) -> None:
         self._n_waiting = n_waiting

@@ -80,8 +80,8 @@ def add_expand(
     ) -> Response:
         """Send one note as `text`, several as `notes`, or one JSON object per line (Content-Type application/x-ndjson).
 
-        With `Accept: application/x-ndjson`, each note is answered by a line as soon as it is expanded, in order; a note
-        with a mistake in it is answered by its `id` and `detail`.
+        With `Accept: application/x-ndjson`, each note is answered with a line as soon as it is expanded, in order; an
+        invalid note is answered with its `id` and `detail`.
         """
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type not in ("application/json", NDJSON):
@@ -131,7 +131,7 @@ async def _answer_lines(
     workers: Workers,
     settings: ServiceSettings,
 ) -> AsyncGenerator[bytes]:
-    """Yield a line per note as it is answered; the deadline is for each line."""
+    """Yield one line per note as it is answered; the deadline applies to each line."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
 

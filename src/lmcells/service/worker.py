@@ -78,11 +78,11 @@ def lane_of(job: Job) -> str:
 
 
 class Nobody(Exception):  # noqa: N818 - an event, not an error
-    """Nobody is waiting for the answer any more."""
+    """Raised when nobody is waiting for the answer any more."""
 
 
 class Worker:
-    """Expands the notes of a batch together; a request with a mistake in it fails alone."""
+    """Expands the notes of a batch together; an invalid request fails alone."""
 
     def __init__(self, expander: Expander, metrics: ServiceMetrics) -> None:
         self._expander = expander
