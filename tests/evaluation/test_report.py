@@ -290,7 +290,7 @@ def test_one_flawless_model_on_one_note_always_gives_the_same_files_and_old_ones
 
 
 def test_models_on_different_examples_and_a_choice_made_here(tmp_path: Path) -> None:
-    """They are reported without comparison, and the choice is called flattered."""
+    """They are reported without comparison, and the choice is called biased."""
     made = [random_predictions(i, n=40 + i, n_notes=9, test_set=i, model=f"m{i}") for i in range(2)]
     here = [setting._replace(here={}) for setting in settings()]
     write_report(
@@ -298,7 +298,7 @@ def test_models_on_different_examples_and_a_choice_made_here(tmp_path: Path) -> 
     )
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "were not evaluated on the same examples" in page
-    assert "are flattered by the choice" in page
+    assert "are biased by the choice" in page
     assert {row["macro_f1"] for row in rows_of(tmp_path, "selection")} == {""}
 
 
