@@ -115,7 +115,7 @@ def test_a_leakage_check_that_can_match_nothing_is_an_error_unless_it_is_waived(
     run: Run, corpus: Corpus
 ) -> None:
     arguments, foreign = ("random", "--corpus", corpus.folder), examples(source="casi")
-    assert "can match nothing" in run(*arguments, given=foreign, code=2)[1]
+    assert "cannot match any note" in run(*arguments, given=foreign, code=2)[1]
     assert json.loads(run(*arguments, "--no-leakage-check", "--json", given=foreign)[0])[0]["leakage"] is None
 
 

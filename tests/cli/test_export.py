@@ -97,9 +97,9 @@ def test_machines_get_json(folder: Path, tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["out.csv", "--to", "doccano", "--output", "d.txt"], "for doccano its name must end in .jsonl"),
-        (["out.csv", "--to", "label-studio", "--output", "d.txt"], "its name must end in .json"),
-        (["out.csv", "--to", "omop", "--output", "d.txt"], "its name must end in .jsonl, .csv, .parquet"),
+        (["out.csv", "--to", "doccano", "--output", "d.txt"], "for doccano the name must end in .jsonl"),
+        (["out.csv", "--to", "label-studio", "--output", "d.txt"], "the name must end in .json"),
+        (["out.csv", "--to", "omop", "--output", "d.txt"], "the name must end in .jsonl, .csv, .parquet"),
         (["absent.csv", "--to", "brat", "--output", "b"], "does not exist"),
         (["note.csv", "--to", "brat", "--output", "b"], "row 1 is not an expansion"),
         (["out.csv", "--to", "brat", "--output", "b", "--nlp-date", "2026-01-01"], "is only for --to omop"),

@@ -143,7 +143,7 @@ def test_metadata_that_never_varies_is_one_line_of_warning_where_it_matters(
     assert train(plain, tmp_path / "model", "--kind", kind, "--epochs", "1") == 0
     warned = without_reports(capsys.readouterr().err)
     assert len(warned) == (kind == "lmc")
-    assert all("has one value of 'section' only" in line for line in warned)
+    assert all("has only one value of 'section'" in line for line in warned)
 
 
 def test_a_corpus_in_which_nothing_but_stop_words_comes_up_again_is_trained_on(tmp_path: Path) -> None:

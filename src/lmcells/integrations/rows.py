@@ -73,7 +73,7 @@ def check_format(output: Path) -> None:
     """Refuse an unknown suffix, and Parquet without pyarrow."""
     if output.suffix.lower() not in FORMATS:
         allowed = ", ".join(FORMATS)
-        raise ConfigError(f"--output {output}: its name must end in {allowed}; found {output.suffix!r}.")
+        raise ConfigError(f"--output {output}: the name must end in {allowed}; found {output.suffix!r}.")
     if output.suffix.lower() == ".parquet":
         _pyarrow("Writing")
 
