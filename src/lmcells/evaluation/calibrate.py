@@ -187,12 +187,12 @@ def report_calibration(
         "n": len(mentions),
         "accuracy": float(right.mean()),
         "calibration_error": expected_calibration_error(sure, right),  # 15 bins of equal mass
-        # Where a fifth of all senses is taken out, so that any answer on their mentions is wrong; mean of five draws:
+        # With a fifth of all senses removed, so that any answer to their mentions is wrong; mean of five draws:
         "calibration_error_without_a_fifth": float(np.mean(errors)) if errors else None,
         "coverage_at_95": coverage_at_precision(sure, right, precision=0.95),
         "answered": float(given.mean()),  # with the calibration's own thresholds
         "precision": float(right[given].mean()) if given.any() else 0.0,  # of those answered
-        # Telling mentions whose true sense was taken out from the others:
+        # Detecting mentions whose true sense was removed:
         "none_fits_auroc": auroc([*best, *without_truth], [True] * len(best) + [False] * len(without_truth)),
     }
 

@@ -153,7 +153,7 @@ class Adaptation:
         n_counted = int(of_segments[self.corpus.token_segment].sum())
         rates = (1.0, 1.0)  # nothing is counted, so the model's own counts stay
         if n_counted:
-            n_read = int(self.base.word_counts.sum())  # of all that it was trained on and adapted to
+            n_read = int(self.base.word_counts.sum())  # of all text that it was trained on and adapted to
             rates = (1 - _OWN_SHARE), _OWN_SHARE * n_read / n_counted
         return _joined(store, moved, own, rates=rates)
 

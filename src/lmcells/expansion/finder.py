@@ -50,7 +50,7 @@ _SMALL_FIRST = re.compile(r"(?![pcy][TNM]|aV)[a-z][A-Z]{2}$")  # "hCG", not the 
 _NUMBERED = re.compile(r"([A-Za-z]{3,})(-?)(\d{1,2})")
 _VOWELS = frozenset("aeiouy")
 _CACHE_SIZE = 20_000
-_SLOTS_EACH = 128  # so that less than 1 % of the other words pass the filter and must be looked up
+_SLOTS_EACH = 128  # less than 1 % of other words pass the filter and must be looked up
 
 
 @lru_cache(maxsize=_CACHE_SIZE)  # few are ever needed

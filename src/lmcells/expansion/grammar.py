@@ -372,7 +372,7 @@ _CODE_SHAPES = [
         (r"[A-Z]{2,4}", r"(?<![A-Za-z])[A-Z]-?\d-", _NEVER),
         (r"[A-Z]{2}", _NEVER, r"-[A-Z]\d\b"),
         (r"(?!M)[A-Z]\.[A-Z]", r"\n[A-Z][\w.]*(?:\s[A-Z][\w.]*){0,3},\s", _NEVER),
-        # Names that were taken out: "works at ABC".
+        # Removed names: "works at ABC".
         (
             r"ABC",
             r"\b(?:at|by|named|RE:|Dear|Dr\.|Mr\.|Mrs\.|Ms\.)\s",

@@ -49,14 +49,14 @@ _CONSONANTS = "bcdfghjklmnpqrstvwxz"
 _INFLECTIONS = frozenset("s es ed d ing er ers or ly y ness al ally ish like able n en r".split())
 _MOST_CANDIDATES = 64
 _CACHE_SIZE = 20_000  # short forms whose candidates are cached
-_SLOT_BITS = 18  # so that one ordinary word in twelve shares its slot, and must be looked up by its letters
+_SLOT_BITS = 18  # one ordinary word in twelve shares its slot and must be looked up by its letters
 # log p(short form | long form), up to a constant, learnt from the pairs of the inventory: benchmarks/letter_weights.py
 FEATURES = ("cut", "length_ratio", "same_ending", "consonants_kept")
 WEIGHTS = (2.95, -0.02, 0.48, 1.13)
 # No expansion below these: fit of the best candidate to the context, and its probability.
 LEAST_FIT = {"cut": 10.0, "skeleton": 10.0, "initials": 12.0}
 LEAST_PROBABILITY = 0.9
-PRECISION = 0.8  # of such answers in training notes, checked by hand; an upper bound for probabilities
+PRECISION = 0.8  # share of right answers in training notes, checked by hand; an upper bound for probabilities
 
 
 # Parts of words: split by a scanner ("hemorr hagic", "IDENTIF,IED") or written with a hyphen ("cardio-vascular").
@@ -91,7 +91,7 @@ def is_part_of_word(text: str, start: int, end: int, *, of_any: bool = False) ->
     """
     written = text[start:end]
     words = prose_words()
-    # Capitals go on in capitals. This is checked first, since it is cheap, and most candidates are looked at in vain.
+    # Capitals continue in capitals. Checked first: it is cheap, and most candidates fail.
     in_capitals = written.isupper() and len(written) > 1
     between = text[end : end + 1]
     at = end + 2 if text[end + 1 : end + 2] == "\n" else end + 1

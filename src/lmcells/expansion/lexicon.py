@@ -169,7 +169,7 @@ def _letter_senses(model: PretrainedModel) -> tuple[LetterSenses, Ranker] | None
     if model.phrase_store is None:
         return None
     senses = LetterSenses(model)
-    # A ranker only asks an inventory for the senses of a short form, which this has, too.
+    # A ranker only asks an inventory for the senses of a short form, which this provides.
     return senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
 
 

@@ -76,7 +76,7 @@ _SPLIT_BY_MARK_AFTER = re.compile(r"[~^][A-Za-z]")  # "DIAG~USIS"
 _STAIN_BEFORE = re.compile(r"\bH\s?&\s?E\s$")
 
 
-# Single letters: parts of names, bases of a gene, list labels. Two letters may be a label, too.
+# Single letters: parts of names, bases of a gene, list labels. Two letters may also be a label.
 VALUE_FOLLOWS = re.compile(r"[ ]?[:=<>≤≥]|[ ]\d")
 _LABELLED = r"\b(?:(?:hepatitis|vitamin|cassette|block|slide|specimen|part|figure)s?|(?:hep|vit|fig)\.?)[ ]"
 _LABEL_BEFORE = re.compile(_LABELLED + r"\d?$", re.IGNORECASE)

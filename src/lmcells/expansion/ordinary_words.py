@@ -114,7 +114,7 @@ NAMES = frozenset(
     "von wes de del der des di du el la le los san santa saint da".split()
 )
 """First names and particles of surnames, which count only when capitalised."""
-# In notes these are nearly always short forms.
+# In notes, these are nearly always short forms.
 _SHORTHAND = frozenset("echo echos imp lymphs monos sats temp temps".split())
 ENGLISH = (
     _PLAIN_WORDS | STOP_WORDS | frozenset(f"{word}s" for word in _PLAIN_WORDS if len(word) > 2)

@@ -23,7 +23,7 @@ _Candidate = tuple[_Span, _Span, bool]  # short form, text with the long form, w
 _LONGEST = 20  # characters of a short form
 _MOST_PIECES = 24  # searched for a long form
 _MOST_WORDS_BEFORE = 8  # of a long form before a bracket that only the inventory knows
-_REACH = 200  # characters that may hold a long form
+_REACH = 200  # characters that may contain a long form
 _NEAR = 10_000  # characters where a short form may be used again
 
 # Where short and long forms occur.
@@ -290,7 +290,7 @@ def _define(
     short_form = short_form_of(text[slice(*span)])
     if short_form is None or not (by_letters or spells(short_form, text[slice(*within)])):
         return None
-    if not from_start:  # no long form holds its short form
+    if not from_start:  # no long form contains its short form
         at = text.rfind(short_form, *within)
         after = at + len(short_form)
         if at >= 0 and text[after].isspace() and (at == 0 or text[at - 1].isspace()):

@@ -34,7 +34,7 @@ MAX_QUESTIONS = 32  # a person asks a few at a time; a program that asks more ca
 MAX_SECTIONS = 8
 MAX_WORDS = 40
 
-_MAX_COMPARED = 10_000  # comparing spellings is slow, and rare names are of little use
+_MAX_COMPARED = 10_000  # comparing spellings is slow, and rare names are rarely useful
 _MIN_SIMILARITY = 0.6
 _N_CLUSTERS = 12
 _SHORT_FORM, _SECTION = "MG", "IMAGING"  # the paper's figure

@@ -27,7 +27,7 @@ SITE_COLUMNS = ("short_form", "long_form", "action", "section", "category")
 
 _LOOKS_SHORT = re.compile(r"(?<![\w/.'-])[A-Z]{2,6}s?(?![\w'/-]|\.\w)")
 _HEADING_BEFORE, _HEADING_AFTER = re.compile(r"\b[A-Z]{3,} \Z"), re.compile(r" [A-Z]{3,}\b")  # within a line
-_WORD = 5  # letters, from which what the model knows in lower case is a word
+_WORD = 5  # letters: a word of this length that the model knows in lower case is a word
 _ROMAN = re.compile(r"[IVX]+")
 _LINE = re.compile(r"[^\r\n]*")
 _CAPITALS = 0.6  # share of capitals among the letters of a line above which they carry no information

@@ -72,7 +72,7 @@ def serve(options: ServerOptions, *, n_workers: int = 1) -> None:
         _serve_here(options, expander, listening)
         return
     del expander
-    # Each worker listens on a socket of its own: the system spreads connections evenly, and a worker that ends takes
+    # Each worker listens on its own socket: the system spreads connections evenly, and a worker that ends takes
     # only its own with it. This one keeps the port, and never listens.
     with listen(options.host, options.port, is_shared=True, backlog=None) as reserved:
         _announce(options, reserved, n_workers)

@@ -142,7 +142,7 @@ def evaluate_step(
             inventory=workspace.dataset(dataset.name, INVENTORY),
             corpus=Corpus.open(workspace.corpus(run.corpus)) if reads_corpus else None,
             seed=run.seed or 0,
-            leakage_check=dataset.leakage_check and kind not in FOLDERS,  # nobody knows what those have read
+            leakage_check=dataset.leakage_check and kind not in FOLDERS,  # their training text is unknown
         )
         saved = {
             "model": run.model.name,

@@ -58,7 +58,7 @@ def load_result(workspace: Workspace, dataset: str, run: str) -> Result:
         raise FormatError(f"{path} is damaged ({error}). Remove it to evaluate again.") from None
 
     trained = workspace.record(f"train/{run}")
-    # Hours beside other runs mean nothing.
+    # Hours of runs that share the machine mean nothing.
     if trained.is_file() and not read_json(trained).get("alone", True):
         saved |= {"hours_to_peak": None, "curve": []}
     return {**saved, "run": run, "metrics": metrics}

@@ -110,9 +110,9 @@ class Step:
     settings: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)  # files it reads, by the key that names them
     outputs: tuple[Path, ...]  # NAME.packed counts for the folder NAME
-    resumes: tuple[Path, ...] = ()  # what a stopped run goes on from; removed where the key is another
+    resumes: tuple[Path, ...] = ()  # what an interrupted run continues from; removed if the key differs
     run: Callable[[IsDone], str | None] | None = None  # -> what to tell about the outcome
-    command: Sequence[str] = ()  # does it in a process of its own: without `run`, or beside other steps
+    command: Sequence[str] = ()  # does it in a separate process: without `run`, or beside other steps
 
     def is_there(self) -> bool:
         """Whether its output is on this machine."""
