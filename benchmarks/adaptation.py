@@ -1,11 +1,11 @@
-"""What adapting the shipped model to text of another kind buys, over the shipped model and over training from scratch.
+"""Compare a model adapted to another kind of text with the unadapted model and with training from scratch.
 
 python benchmarks/adaptation.py --from MODEL --text FILE     # a model that has not read the file
 
-The figures in docs/training.md are of the model of commit 2d46b09; the model that ships now has read both files.
+The figures in docs/training.md are for the model of commit 2d46b09; the model that ships now has read both files.
 
-Of the documents three quarters are trained on. In the others long forms of the shipped inventory are replaced by their
-short forms, and each model must find them again. Prints a table; works in build/adaptation.
+Three quarters of the documents are used for training. In the others, long forms of the shipped inventory are replaced
+with their short forms, which each model must expand. Prints a table; works in build/adaptation.
 """
 
 import argparse

@@ -2,12 +2,12 @@
 
 python benchmarks/default_model.py                               # all of it: a GPU for the training, a CPU for the rest
 python benchmarks/default_model.py --only self-training corpus long-forms   # here, then on a machine with a GPU:
-python benchmarks/default_model.py --only train --seed 1                    # needs torch and numpy alone
+python benchmarks/default_model.py --only train --seed 1                    # needs only torch and numpy
 python benchmarks/default_model.py --only finish compile calibrate priors card
 
-The model learns from notes in which half of the confident expansions of the model before it (the teacher) replace
-their short forms, and from passages that were written for senses of which the text says little. At the end it reads
-these passages once more, and short sentences for senses of frequent ambiguous short forms (`lmcells train --from`).
+The model is trained on notes in which half of the previous model's (the teacher's) confident expansions replace the
+short forms, and on passages that were written for senses that are rare in the text. In a last step it reads these
+passages once more, with short sentences for senses of frequent ambiguous short forms (`lmcells train --from`).
 """
 
 import argparse

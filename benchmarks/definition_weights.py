@@ -1,12 +1,12 @@
-"""Learn what tells a definition from chance, from unlabelled text: `LogOdds` of `lmcells.notes.definitions`.
+"""Learn from unlabelled text what distinguishes a definition from chance: `LogOdds` of `lmcells.notes.definitions`.
 
-python benchmarks/definition_weights.py      # needs LMCELLS_DATA; prints the log odds, takes a minute
+python benchmarks/definition_weights.py      # needs LMCELLS_DATA; prints the log-odds, takes a minute
 
 Each bracket that may hold a short form is aligned with the words before it, and with the words before an earlier
-bracket of the same text, where letters fit by chance (later words may use the short form itself). Brackets are a
-mixture: a share of definitions, which depends on the short form and its use, and a rest that fits as chance does. With
+bracket of the same text, where letters match only by chance (later words may use the short form itself). Brackets are
+a mixture: a share of definitions, which depends on the short form and its use, and a rest that matches by chance. With
 x the steps of the best alignment, p(x | definition) / p(x | chance) = exp(w x). Weights and shares maximise the
-likelihood of which words are a bracket's own (a small share of the earlier words has the definition too). Better
+likelihood of which words are a bracket's own (a small share of the earlier words also has the definition). Better
 weights find better alignments: two rounds are enough.
 """
 

@@ -1,11 +1,11 @@
-"""How many abbreviation definitions of published sets are found, and how many of those found are right.
+"""Measure recall and precision of `find_definitions` on published sets of abbreviation definitions.
 
 python benchmarks/definitions.py definitions.jsonl
 
-The file has one passage a line: `{"id", "text", "definitions": [{"short_form", "long_form"}]}` (BIOADI, Schwartz and
-Hearst; free for research, so not in this repository). Pairs of a passage are compared as sets, short forms as the text
-has them ("NLSs", where a definition says NLS); case, hyphens, commas and a final s are ignored. Rules and thresholds
-were chosen on the even half of the passages, by the parity of the SHA-1 of their id.
+The file has one passage per line: `{"id", "text", "definitions": [{"short_form", "long_form"}]}` (BIOADI, Schwartz and
+Hearst; free for research only, so not in this repository). The pairs of a passage are compared as sets, with short
+forms as written in the text ("NLSs" where a definition says NLS); case, hyphens, commas and a final s are ignored.
+Rules and thresholds were chosen on the passages whose id has an even SHA-1.
 """
 
 import argparse

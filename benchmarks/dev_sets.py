@@ -1,10 +1,10 @@
-"""The sets that experiments are scored on: the two benchmarks, and two of our own for acronyms that are in neither.
+"""The sets that experiments are scored on: the two benchmarks, and our own two for acronyms that are in neither.
 
 python benchmarks/dev_sets.py      # writes own_notes and own_papers into build/dev-sets
 
-Our own are long forms of the inventory of commit b491dba in dev documents, without the short forms of the benchmarks:
-at most eight examples a sense, 2,500 in all. Their examples are fixed: benchmarks/data/own_sets.tsv names them,
-and their text is read again from the dev documents.
+Our own sets are long forms of the inventory of commit b491dba in dev documents, without the short forms of the
+benchmarks: at most eight examples per sense, 2,500 in all. The examples are fixed: benchmarks/data/own_sets.tsv lists
+them, and their text is read from the dev documents.
 """
 
 import argparse

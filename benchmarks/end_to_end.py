@@ -1,12 +1,12 @@
-"""From a NOTEEVENTS.csv of MIMIC's size to an evaluated model: seconds and peak memory of every stage.
+"""Measure time and peak memory of every stage from a NOTEEVENTS.csv of MIMIC's size to an evaluated model.
 
     python benchmarks/end_to_end.py --tokens 35e6 104e6 346e6 --output build/end_to_end
 
-The notes are invented, in MIMIC-III's columns: words by Zipf's law under headers that real notes have, line breaks and
-quotes inside fields, and planted senses that their sections and neighbours tell apart. A random seed always writes the
-same file. `prepare --sections paper`, `train --preset paper`, `dataset reverse` on notes that training did not read
-and `evaluate` run as commands of their own. The table is printed as Markdown; `results.json` in the output folder has
-the same figures. It needs what training needs, and Linux, to look at the memory of processes.
+The notes are synthetic, in MIMIC-III's columns: words by Zipf's law under headers of real notes, line breaks and quotes
+inside fields, and planted senses that can be told apart by their sections and neighbours. The same random seed always
+gives the same file. `prepare --sections paper`, `train --preset paper`, `dataset reverse` on held-out notes and
+`evaluate` run as separate commands. The table is printed as Markdown; `results.json` in the output folder has the same
+figures. Needs the requirements of training, and Linux to measure the memory of processes.
 """
 
 import argparse

@@ -1,15 +1,15 @@
-"""How fast `Expander` expands whole notes, beside a BERT-base ranker and medspaCy's sectionizer; what starting costs.
+"""Measure how fast `Expander` expands whole notes, beside a BERT-base ranker and medspaCy's sectionizer, and starts up.
 
     python benchmarks/expansion_speed.py                    # speed, start, size: two minutes
     python benchmarks/expansion_speed.py --medspacy PYTHON  # and medspaCy's sectionizer
     python benchmarks/expansion_speed.py --memory           # peak memory over 10,000 and 100,000 notes
 
-All in one run, in one process with one thread, but for the row that says two. A third of the notes is expanded first
-and not timed: what is known of a short form is looked up when it is first met, which a million notes do once.
-The BERT-base has the real sizes (12 layers of 768 units) and random weights: speed does not depend on them. It ranks
-the same mentions, the long forms' vectors cached, as ours are. medspaCy needs an older spaCy than we test with, so it
-runs in an interpreter of its own (`pip install medspacy` there). Notes come from LMCELLS_DATA where it is set,
-otherwise from examples/notes; `--notes` takes any others.
+Everything runs in one process with one thread, except for the row that says two. A third of the notes is expanded first
+and not timed: each short form is looked up when it first occurs, which a million notes do once. The BERT-base has the
+real sizes (12 layers of 768 units) and random weights, which do not affect speed. It ranks the same mentions, with the
+long forms' vectors cached, as ours are. medspaCy needs an older spaCy than we test with, so it runs in a separate
+interpreter (`pip install medspacy` there). Notes come from LMCELLS_DATA if it is set, otherwise from examples/notes;
+`--notes` takes others.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Notes and requests that nobody would write, by the million: nothing may crash, and nothing be answered with a 5xx.
+"""Fuzz the library with notes and the service with requests: nothing may crash or be answered with a 5xx.
 
     python benchmarks/fuzz.py --notes 1000000 --requests 100000 --seed 1
 
-Note number N of a seed is always the same, so what went wrong can be repeated with `--first N --notes 1`. Expansions
-must lie in the text, in order, with probabilities from 0 to 1.
+Note number N of a seed is always the same, so a failure can be repeated with `--first N --notes 1`. Expansions must lie
+in the text, in order, with probabilities from 0 to 1.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""What one hostile or careless client does to the others: `python benchmarks/service_speed.py --hostile`.
+"""Measure what one hostile or careless client does to the others: `python benchmarks/service_speed.py --hostile`.
 
-A small client asks for a one-line note twenty times a second, over a connection of its own each time, first alone and
-then beside the attack. Latencies are counted from when a request was due, so that a service that stands still is not
-asked less. Each attack meets a service of its own; `--before REVISION` runs the service of another revision beside.
+A small client sends a one-line note twenty times a second, over a new connection each time, first alone and then beside
+the attack. Latencies are measured from when a request was due, so that a stalled service does not get fewer requests.
+Each attack gets a fresh service; `--before REVISION` also attacks the service of another revision.
 """
 
 import asyncio

@@ -1,13 +1,13 @@
-"""How much of what is answered in training notes is right, at places that readers have judged.
+"""Score answers in training notes at places that language models have judged.
 
 python benchmarks/judged_places.py                       # both halves
 python benchmarks/judged_places.py --errors errors.tsv   # also write the errors of the even half
 
-`benchmarks/data/judged_places.tsv` has 7,004 places in 2,715 notes of thirteen kinds: what an earlier version answered,
-was unsure about or did not find, one to three places for each short form and answer, with what language models say it
-means there (nothing: it is no short form). It has no text, which is read from the folder that LMCELLS_DATA names.
-Rules are found on the even half of the notes, by the parity of the SHA-1 of their id, and checked on the odd one. The
-model has read these notes, so the figures compare versions; they do not tell how well unseen notes are read.
+`benchmarks/data/judged_places.tsv` lists 7,004 places in 2,715 notes of thirteen kinds: what an earlier version
+answered, was unsure about or missed, one to three places for each short form and answer, with the meaning according to
+language models (empty if it is not a short form). It contains no text, which is read from the folder named by
+LMCELLS_DATA. Rules are derived from the notes whose id has an even SHA-1 and checked on the others. The model has read
+these notes, so the figures only compare versions; they do not show how well unseen notes are read.
 """
 
 import argparse

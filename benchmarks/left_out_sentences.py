@@ -1,10 +1,10 @@
-"""What written sentences teach a model: how it ranks those that were left out of its training.
+"""Measure how well models rank written sentences that were left out of training.
 
 python benchmarks/left_out_sentences.py default [MODEL ...]
 
-Of the sentences for senses that the text hardly knows one in sixteen, and all of one sense in sixteen, are in
-`benchmarks/data/passages_left_out.jsonl` and not in `passages.jsonl`; of the short sentences for senses of frequent
-short forms one in four is. Each long form is replaced by its ambiguous short form, and a model ranks all senses of the
+`benchmarks/data/passages_left_out.jsonl` has one in sixteen of the sentences for rare senses, all sentences of one
+sense in sixteen, and one in four of the short sentences for senses of frequent short forms; none of them are in
+`passages.jsonl`. Each long form is replaced with its ambiguous short form, and the model ranks all senses of the
 shipped inventory, without priors.
 """
 

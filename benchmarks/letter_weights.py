@@ -1,10 +1,10 @@
-"""Learn how clinicians shorten words from the pairs of the shipped inventory: weights of `lmcells.expansion.letters`.
+"""Learn from the shipped inventory how clinicians shorten words: weights of `lmcells.expansion.letters`.
 
-python benchmarks/letter_weights.py      # prints the weights, and how often the true word comes first with them
+python benchmarks/letter_weights.py      # prints the weights, and how often they rank the true word first
 
-Each pair of a short form and a single word that it may be cut from (abdo, abdomen) competes with all other words of the
-model's vocabulary that it may be cut from; the weights maximise the likelihood of the true ones, without any
-context. Half of the pairs, chosen by a hash, are held out.
+For each pair of a short form and a single word that it may abbreviate (abdo, abdomen), the true word competes with all
+other words of the model's vocabulary that it may abbreviate; the weights maximise the likelihood of the true words,
+without any context. Half of the pairs, chosen by a hash, are held out.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Where benchmarks find their data: sets in `benchmarks/data`, text in the folder that LMCELLS_DATA names."""
+"""Where benchmarks find their data: sets in `benchmarks/data`, text in the folder named by LMCELLS_DATA."""
 
 import hashlib
 import os

@@ -1,12 +1,12 @@
-"""Learn when what is written in capitals is a word rather than a short form: `ORDINARY_WEIGHTS` of `calibration`.
+"""Learn when text in capitals is a word rather than a short form: `ORDINARY_WEIGHTS` of `calibration`.
 
-python benchmarks/ordinary_reading.py      # prints the weights, and how well they tell held-out words: two minutes
+python benchmarks/ordinary_reading.py      # prints the weights and how well they do on held-out words: two minutes
 
-No labels: in training notes in mixed case a word in lower case is that word ("age"), and a long form ("advanced
-glycation end product") could have been written as its short form. Both are put in capitals in their place, alone and
-with all of the text, and scored as the expander scores them. Examples count as often as they occur: words in capitals
-alone are as rare as function words that no inventory has ("AND"), and short forms are as frequent as they are in the
-notes. A fifth of the notes, chosen by a hash, is held out.
+No labels are needed: in mixed-case training notes, a lower-case word ("age") is that word, and a long form ("advanced
+glycation end product") could have been written as its short form. Both are capitalised in place, alone and with all of
+the text, and scored as the expander scores them. Examples are weighted by how often they occur: words in capitals alone
+are as rare as function words that no inventory has ("AND"), and short forms are as frequent as they are in the notes.
+A fifth of the notes, chosen by a hash, is held out.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""How fast `lmcells prepare` is, against the paper's way, and how much memory it takes.
+"""Compare the speed of `lmcells prepare` with the paper's way, and measure its memory.
 
     python benchmarks/prepare_speed.py            # speed and scaling, a minute
     python benchmarks/prepare_speed.py --memory   # peak memory at 1x and 10x the notes and for 1 GB of CSV
 
-The rival is faithful to the paper: its section regex, NLTK's word tokenizer, stop words, digits to one form,
+The baseline is faithful to the paper: its section regex, NLTK's word tokenizer, stop words, one form for all digits,
 a vocabulary of words seen more than ten times, ids. Both read the same CSV, in one process with one thread, and
 write the same kind of arrays.
-Notes come from LMCELLS_DATA where it is set, otherwise from examples/notes; `--notes` takes any others.
+Notes come from LMCELLS_DATA if it is set, otherwise from examples/notes; `--notes` takes others.
 """
 
 import argparse

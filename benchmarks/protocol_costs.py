@@ -1,11 +1,11 @@
-"""What the paper's protocol costs on this machine: the rate of each model at the paper's sizes, and hours for all.
+"""Estimate what the paper's protocol costs on this machine: the rate of each model at the paper's sizes, and hours.
 
     PYTHONPATH=src python benchmarks/protocol_costs.py --minutes 2
 
-Trains each kind by `lmcells train --preset paper` on invented notes with MIMIC's numbers of words (100,000) and
-sections (10,000), drawn by Zipf's law, and stops after some minutes. The rate is over all of them but the first 20
-seconds, when kernels are compiled. Hours are for the paper's five epochs of 254 million centers (346 million tokens
-after subsampling; ELMo reads all of them), without what comes before the first step and after the last.
+Trains each kind with `lmcells train --preset paper` on synthetic notes with MIMIC's numbers of words (100,000) and
+sections (10,000), drawn by Zipf's law, and stops after a few minutes. The rate excludes the first 20 seconds, when
+kernels are compiled. Hours are for the paper's five epochs of 254 million centers (346 million tokens after
+subsampling; ELMo reads all tokens), excluding start-up and the time after the last step.
 """
 
 import argparse

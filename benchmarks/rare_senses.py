@@ -1,9 +1,9 @@
-"""Accuracy by how often the true long form occurs in the training text: 0, 1 to 4, 5 to 19, 20 times and more.
+"""Measure accuracy by frequency of the true long form in the training text: 0, 1 to 4, 5 to 19, 20 times or more.
 
 python benchmarks/rare_senses.py default [MODEL ...]     # needs LMCELLS_DATA; counting takes some minutes, once
 
-The examples are those of the four dev sets together (benchmarks/dev_sets.py); all wordings of a sense count. Written
-passages are not counted: they were written for the rare ones.
+The examples are those of all four dev sets (benchmarks/dev_sets.py); all wordings of a sense count. Written passages
+are not counted: they were written for rare senses.
 """
 
 import argparse

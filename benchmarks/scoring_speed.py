@@ -1,17 +1,17 @@
-"""How fast the candidates of a dataset are scored: cached long forms against the authors' way.
+"""Measure how fast the candidates of a dataset are scored: cached long forms against the authors' way.
 
     python benchmarks/scoring_speed.py                                # a random LMC of 20,000 words and 1,000 sections
     python benchmarks/scoring_speed.py --model MODEL --examples 200
 
 The authors evaluate the model network for every example x long form x section, one example after the other. We
-evaluate it once for each long form, keep four moments, and an example is a product with them. Both rank the same
+evaluate it once for each long form and keep four moments; scoring an example is a product with them. Both rank the same
 examples of `benchmarks/data` with the same model in the same run, and the divergences must agree.
 
-Ours scores the whole dataset, theirs every n-th example of it. Three ratios are printed:
+We score the whole dataset our way, and every n-th example of it the authors' way. Three ratios are printed:
 
-    cached      windows are read already, as the authors' are, and the inventory's moments are there
-    first time  the same, and the moments are computed on the way: once, however many examples follow
-    from text   the first time, and the words around each short form are found: the same work for both
+    cached      windows have been read, as in the authors' code, and the inventory's moments are cached
+    first time  the same, but including the time to compute the moments, once for all examples
+    from text   the first time, including the time to find the words around each short form: the same work for both
 """
 
 import os

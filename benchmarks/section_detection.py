@@ -1,11 +1,11 @@
-"""How well, and how fast, sections are found: `paper` and `rules` against headers marked up by people.
+"""Measure how well and how fast sections are found: `paper` and `rules` against headers marked up by people.
 
     python benchmarks/section_detection.py                          # the table
     python benchmarks/section_detection.py --flattened              # each note put on one line
     python benchmarks/section_detection.py --disagreements 50       # what to audit
 
-The data (the folder LMCELLS_DATA, see docs/data.md) are notes as plain text and the list of their true headers. A
-header counts as found when the note has it, as often as the note has it, with case and colon stripped.
+The data (in the folder LMCELLS_DATA, see docs/data.md) are notes as plain text with the list of their true headers.
+Headers are compared as multisets for each note, ignoring case and colons.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""Replace short forms by a model's confident expansions, for self-training: long forms are then also learnt from the
+"""Replace short forms with a model's confident expansions, for self-training: long forms are then also learnt from the
 contexts in which notes abbreviate them.
 
 python benchmarks/self_training.py NOTES.parquet --model MODEL --probability 0.95 --output FOLDER
 
 FOLDER gets two files of the same name, in `one/` and `other/`: a short form of a section is expanded in one of them
-and left as it is in the other. Single letters are left alone.
+and unchanged in the other. Single letters are never expanded.
 """
 
 import argparse

@@ -2,11 +2,11 @@
 
 python benchmarks/sense_priors.py      # writes sense_priors.json into the model folder, by default the shipped one
 
-No labels. Training notes are of few kinds, so a first guess is what language models say of notes at large
-(benchmarks/data/sense_shares.tsv). Then the model's own probabilities are added up over training notes, "no sense fits"
-among them, and the result becomes the prior of the next pass (expectation-maximisation). Kinds of notes count alike,
-and the first guess counts as one more kind; it also stands for kinds that hardly have a short form. Short forms in
-small letters ("hr") are counted apart where there are enough of them.
+No labels are used. Training notes are of few kinds, so the first guess comes from language models' estimates for notes
+in general (benchmarks/data/sense_shares.tsv). Then the model's probabilities, including "no sense fits", are summed
+over training notes, and the result becomes the prior of the next pass (expectation-maximisation). All kinds of notes
+have the same weight, and the first guess counts as one more kind; it also stands in for kinds in which a short form is
+rare. Short forms in lower case ("hr") are counted separately if there are enough of them.
 """
 
 import argparse

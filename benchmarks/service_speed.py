@@ -1,17 +1,16 @@
-"""How much of the library's speed is left over HTTP: 64 clients at one time, 16 notes a request.
+"""Compare the service's speed over HTTP with the library's: 64 concurrent clients, 16 notes per request.
 
     python benchmarks/service_speed.py         # the shipped model, on notes of LMCELLS_DATA or of examples/
     python benchmarks/service_speed.py --model MODEL --seconds 4 --rounds 10
     python benchmarks/service_speed.py --hostile --before REVISION   # what one client can do to the others
     python benchmarks/service_speed.py --soak 600                    # errors and memory of ten minutes
 
-Real processes: `lmcells serve` with one worker, a load generator (HTTP/1.1 over plain sockets, connections kept
-open), and the library in a process of its own (`Expander.pipe`). Both expand the same notes, in batches of one size.
-They take short turns, all others stopped, so that a machine whose speed changes changes it for all. The library is
-measured twice: alone, and with a load generator beside it, whose server only waits and sends an answer of the service's
-size as often as the service did: the generator costs both the same. What is judged is the median of the rounds'
-ratios. Notes a second of processor time are printed as well: on a machine that has other work to do, they are the
-steadier figure.
+Real processes: `lmcells serve` with one worker, a load generator (HTTP/1.1 over plain sockets, keep-alive), and the
+library in a separate process (`Expander.pipe`). Both expand the same notes, in batches of the same size. They take
+short turns while the others are stopped, so that changes in the machine's speed affect all alike. The library is
+measured twice: alone, and beside a load generator whose server only waits and sends answers of the service's size at
+the service's rate, so that the generator costs both the same. The result is the median of the rounds' ratios. Notes
+per second of CPU time are printed as well: on a busy machine they are more stable.
 """
 
 import os

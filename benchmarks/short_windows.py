@@ -1,10 +1,10 @@
-"""How scores depend on how many words are read: the constants of `MaskedSpanRanker.comparable`.
+"""Fit how scores depend on the number of words read: the constants of `MaskedSpanRanker.comparable`.
 
 python benchmarks/short_windows.py build/default-model/examples.jsonl     # a dataset of training text; needs scipy
 
-Reads mentions with all words around them and with a few, as they come and with a fifth of the senses taken out, and
-fits the temperature of the scores and the score of "no sense fits" by likelihood: in bins of windows with about as many
-words, and as straight lines over log(N / n), with n of the N words that a window can have.
+Reads mentions with all words around them and with only a few, with all senses and with a fifth of them removed, and
+fits the temperature of the scores and the score of "no sense fits" by likelihood: in bins of windows of similar length,
+and as straight lines over log(N / n), where n of at most N words are in the window.
 """
 
 import argparse

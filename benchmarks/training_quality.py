@@ -1,15 +1,15 @@
-"""Whether the engine gives up quality for speed: the paper preset, trained both ways, several seeds.
+"""Check whether the engine gives up quality for speed: the paper preset, trained both ways with several seeds.
 
     PYTHONPATH=src python benchmarks/training_quality.py CORPUS --dataset D --inventory I --output FOLDER
     python benchmarks/training_quality.py --plot FOLDER/curves.json          # FOLDER/curves.png, .pdf
     PYTHONPATH=src python benchmarks/training_quality.py CORPUS --gradient-noise 64 256 1024 4096
 
-The engine draws ten sections for a word once a step, in a table of moments. The straightforward way draws ten
-sections for every context word and negative of every center and evaluates the model network for each, as the paper
-writes it. Windows, masks, negatives, batch size, optimiser and epochs are the same. Needs torch and numpy alone.
+The engine draws ten sections per word and step, for the moment table. The straightforward way draws ten sections for
+every context word and negative of every center and evaluates the model network for each, as described in the paper.
+Windows, masks, negatives, batch size, optimiser and epochs are the same. Needs only torch and numpy.
 
-`--gradient-noise` asks what sharing a word's draws costs at each batch size: the variance of a step's gradient at the
-weights after a short training, both ways, over batches drawn anew. A ratio of 1.2 is what a batch smaller by 1.2 does.
+`--gradient-noise` measures what sharing a word's draws costs at each batch size: the variance of a step's gradient
+after a short training run, both ways, over fresh batches. A ratio of 1.2 has the effect of a batch 1.2 times smaller.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How fast the LMC trains: the engine against a straightforward implementation, on a synthetic Zipf corpus.
+"""Compare the training speed of the engine with a straightforward implementation, on a synthetic Zipf corpus.
 
     PYTHONPATH=src python benchmarks/training_speed.py                      # 300 steps on a GPU, full sizes
     PYTHONPATH=src python benchmarks/training_speed.py --batch-sizes 1024 4096 16384 65536 --profile FILE
@@ -6,7 +6,7 @@
     PYTHONPATH=src python benchmarks/training_speed.py --check              # the kernels against the float32 model
     PYTHONPATH=src python benchmarks/training_speed.py --device cpu         # small sizes, 2 cores
 
-The engine: corpus, sampler, moment table, kernels and optimiser on the device, one CUDA graph a step. The
+The engine: corpus, sampler, moment table, kernels and optimiser on the device, one CUDA graph per step. The
 straightforward implementation: the model network evaluated for each of 2 x 20 words and 10 sections of every
 center (400 times), batches of 1,024 made on the CPU by a loader with 4 workers, cuDNN's LSTM.
 """

@@ -170,7 +170,7 @@ class FolderFormat:
             return
         if not overwrite:
             raise InputError(
-                f"{folder} exists already. Choose another output, or replace it with --overwrite."
+                f"{folder} already exists. Choose another output, or replace it with --overwrite."
             )
         if not self.is_format_of(folder):
             raise InputError(

@@ -125,7 +125,7 @@ def train(
     with explain_failures(running["output"]):
         if kind == ELMO:
             if from_model is not None:
-                raise ConfigError("--from is for models of the kind lmc. Leave it out, or --kind elmo.")
+                raise ConfigError("--from is for models of the kind lmc. Leave out --from or --kind elmo.")
             return _train_elmo(corpus, output, running, scorer=scorer, **given)
         return _train_cells(
             corpus,
@@ -223,8 +223,8 @@ def _train_cells(
     if is_main and model_config.kind != "bsg" and corpus.n_metadata(metadata) == 1:
         kinds = ", ".join(corpus.metadata_kinds)
         warnings.warn(
-            f"{corpus.folder} has one value of {metadata!r} only, which tells nothing. Take a kind that varies "
-            f"({kinds}): training.metadata, or train --kind bsg.",
+            f"{corpus.folder} has only one value of {metadata!r}, which carries no information. Choose a kind that "
+            f"varies ({kinds}) with training.metadata, or train --kind bsg.",
             TrainingWarning,
             stacklevel=2,
         )
@@ -277,7 +277,7 @@ def _require_free(output: Path, *, resume: bool, overwrite: bool) -> None:
         return
     if not resume and not overwrite:
         raise ConfigError(
-            f"{output} exists already. Choose another folder, continue with --resume, or replace it with --overwrite."
+            f"{output} already exists. Choose another folder, continue with --resume, or replace it with --overwrite."
         )
     if not any(model.is_format_of(output) for model in (CELL_MODEL, LANGUAGE_MODEL)):
         raise ConfigError(f"{output} is not a model folder, so it is not overwritten. Choose another folder.")

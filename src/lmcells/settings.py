@@ -44,7 +44,7 @@ def from_saved(kind: type[Settings], saved: Mapping[str, Any]) -> Settings:
     differing = sorted(saved.keys() ^ {field.name for field in fields(kind)})  # type: ignore[arg-type]
     if differing:
         raise ConfigError(
-            f"settings that this lmcells does not know, or that are missing: {', '.join(differing)}. Upgrade it."
+            f"settings that this lmcells does not know, or that are missing: {', '.join(differing)}. Upgrade lmcells."
         )
     return kind(**saved)
 

@@ -85,7 +85,7 @@ def test_models_without_sections_have_one_cell_a_word(
     direct[here] = np.inf
     assert found.neighbors[0].word == model.words[direct.argmin()]
     assert found.neighbors[0].divergence == pytest.approx(direct.min(), rel=1e-4)
-    with pytest.raises(InputError, match="do not move with their section"):
+    with pytest.raises(InputError, match="does not use sections"):
         nearest_words(cells, "gait", "PLAN")
 
 

@@ -91,7 +91,7 @@ def test_omop_rows_are_written_when_asked_for(folder: Path, tmp_path: Path) -> N
         (["--output", "out.csv", "--inventory", "absent.csv"], "absent.csv cannot be read"),
         (["--output", "out.csv", "--threshold", "2"], "threshold: found 2.0, allowed: 0 to 1"),
         (["--output", "out.csv", "--text-column", "absent"], "no column 'absent'"),
-        (["--output", "out.csv", "--nlp-date", "2026-01-01"], "--nlp-date is for --output-format omop"),
+        (["--output", "out.csv", "--nlp-date", "2026-01-01"], "--nlp-date is only for --output-format omop"),
         (["--output", "out.csv", "--output-format", "omop", "--nlp-date", "today"], "found 'today'"),
     ],
 )

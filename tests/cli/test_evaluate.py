@@ -116,7 +116,7 @@ def test_a_leakage_check_that_can_match_nothing_is_an_error_unless_it_is_waived(
     run: Run, corpus: Corpus
 ) -> None:
     arguments, foreign = ("random", "--corpus", corpus.folder), examples(source="casi")
-    assert "can match nothing" in run(*arguments, given=foreign, code=2)[1]
+    assert "cannot match any note" in run(*arguments, given=foreign, code=2)[1]
     assert json.loads(run(*arguments, "--no-leakage-check", "--json", given=foreign)[0])[0]["leakage"] is None
 
 
@@ -166,7 +166,7 @@ def test_the_report_holds_the_results(run: Run, tmp_path: Path, monkeypatch: pyt
     results = json.loads((folder / "results.json").read_text())
     assert results == json.loads(printed)
     _, error = run("random", "--output", folder, code=2)
-    assert "exists already. Choose another, continue with --resume, or replace it with --overwrite" in error
+    assert "already exists. Choose another, continue with --resume, or replace it with --overwrite" in error
     assert json.loads((folder / "results.json").read_text()) == results
 
 

@@ -82,7 +82,7 @@ def test_only_an_export_is_replaced(folder: Path, tmp_path: Path, capsys: pytest
     (tmp_path / "tasks.xml").write_text("kept")
     asked = ["out.csv", "--to", "label-studio", "--output", str(tmp_path / "tasks.json")]
     code = export(folder, *asked)
-    assert_refused(code, capsys, command="export", message="tasks.xml exists already")
+    assert_refused(code, capsys, command="export", message="tasks.xml already exists")
     assert export(folder, *asked, "--overwrite") == 0
     assert (tmp_path / "tasks.xml").read_text() != "kept"
 
@@ -97,12 +97,12 @@ def test_machines_get_json(folder: Path, tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["out.csv", "--to", "doccano", "--output", "d.txt"], "for doccano its name must end in .jsonl"),
-        (["out.csv", "--to", "label-studio", "--output", "d.txt"], "its name must end in .json"),
-        (["out.csv", "--to", "omop", "--output", "d.txt"], "its name must end in .jsonl, .csv, .parquet"),
+        (["out.csv", "--to", "doccano", "--output", "d.txt"], "for doccano the name must end in .jsonl"),
+        (["out.csv", "--to", "label-studio", "--output", "d.txt"], "the name must end in .json"),
+        (["out.csv", "--to", "omop", "--output", "d.txt"], "the name must end in .jsonl, .csv, .parquet"),
         (["absent.csv", "--to", "brat", "--output", "b"], "does not exist"),
         (["note.csv", "--to", "brat", "--output", "b"], "row 1 is not an expansion"),
-        (["out.csv", "--to", "brat", "--output", "b", "--nlp-date", "2026-01-01"], "is for --to omop"),
+        (["out.csv", "--to", "brat", "--output", "b", "--nlp-date", "2026-01-01"], "is only for --to omop"),
         (["out.csv", "--to", "omop", "--output", "b.csv", "--nlp-date", "x"], "found 'x'"),
         (["out.csv", "--to", "brat", "--output", "b", "--id-column", "absent"], "no column 'absent'"),
         (["out.csv", "--to", "doccano", "--output", "no/where/d.jsonl"], "cannot be written"),

@@ -213,7 +213,7 @@ def test_figures_are_written_once(
     assert text in output.read_text(encoding="utf-8")
     assert capsys.readouterr().err == ""
     code = inspect(*arguments, "--output", str(output))
-    assert_refused(code, capsys, command="inspect", message="exists already")
+    assert_refused(code, capsys, command="inspect", message="already exists")
 
 
 def test_a_figure_is_replaced_with_overwrite(tmp_path: Path) -> None:
@@ -276,5 +276,5 @@ def test_numbers_out_of_range_are_refused(capsys: pytest.CaptureFixture[str], op
             main(["inspect", "mixtures", "pt", f"{option}={value}"])
         error = capsys.readouterr().err
         assert stop.value.code == BAD_INPUT
-        assert f"argument {option}: found '{value}', allowed: a whole number from" in error
+        assert f"argument {option}: found '{value}', allowed: a whole number of" in error
         assert error.count("\n") == 1

@@ -152,7 +152,7 @@ def test_find_refuses_a_count_below_one(letters: Path, capsys: pytest.CaptureFix
     with pytest.raises(SystemExit) as stopped:
         find(letters, "--min-count", 0)
     assert stopped.value.code == 2
-    assert "--min-count: found '0', allowed: a whole number from 1 on" in capsys.readouterr().err
+    assert "--min-count: found '0', allowed: a whole number of 1 or more" in capsys.readouterr().err
 
 
 def test_check_says_how_each_sense_is_known(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

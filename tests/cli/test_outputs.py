@@ -60,7 +60,7 @@ def test_existing_output_is_refused_and_left_as_it_was(
     if flag != "--output":
         given += ["--output", str(tmp_path / "free")]
     assert main(given) == BAD_INPUT
-    assert f"{output} exists already" in capsys.readouterr().err
+    assert f"{output} already exists" in capsys.readouterr().err
     assert kept.read_text() == "kept"
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
 

@@ -371,7 +371,7 @@ def test_a_second_one_in_the_same_folder_is_refused(
 def test_time_that_is_up_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = write_protocol(tmp_path)
     assert reproduce(config, "--minutes", "1e-9") == 0
-    assert "steps are left; run the command again to go on." in capsys.readouterr().err
+    assert "steps are left; run it again to continue." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

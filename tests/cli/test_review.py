@@ -27,7 +27,7 @@ NOTES = [
 
 def test_a_file_is_needed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["review"]) == 2
-    assert "give --reviews FILE, where decisions are kept" in capsys.readouterr().err
+    assert "give --reviews FILE, the file for decisions" in capsys.readouterr().err
     missing = tmp_path / "missing.db"
     assert main(["review", "--reviews", str(missing), "--export", "labelled.jsonl"]) == 2
     assert f"{missing} does not exist" in capsys.readouterr().err

@@ -29,7 +29,7 @@ def test_defaults_are_those_of_the_library() -> None:
         (["--max-concurrency", "0"], "--max-concurrency: found 0, allowed: a whole number of 1 or more."),
         (["--deadline", "0"], "--deadline: found 0.0, allowed: a number above 0."),
         (["--root-path", "acronyms"], "--root-path: found 'acronyms', allowed: a path such as /acronyms."),
-        (["--tls-key", "x"], "--tls-key: found without --tls-certificate. Give both."),
+        (["--tls-key", "x"], "--tls-key needs --tls-certificate. Give both."),
         (["--tls-certificate", "x"], "--tls-certificate: cannot use x with --tls-key None: No such file"),
         (["--token-file", "x"], "--token-file: cannot read x: No such file or directory."),
         (["--model", "nowhere"], "nowhere"),
@@ -53,7 +53,7 @@ def test_wrong_options_get_one_line_and_exit_code_2(
 def test_a_token_that_cannot_be_sent_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for token, why in (("naïve", "not ASCII"), ("", "is empty")):
+    for token, why in (("naïve", "non-ASCII"), ("", "is empty")):
         monkeypatch.setenv("LMCELLS_TOKEN", token)
         assert main(["serve"]) == 2
         error = capsys.readouterr().err

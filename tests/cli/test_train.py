@@ -141,7 +141,7 @@ def test_metadata_that_never_varies_is_one_line_of_warning_where_it_matters(
     assert train(plain, tmp_path / "model", "--kind", kind, "--epochs", "1") == 0
     warned = without_reports(capsys.readouterr().err)
     assert len(warned) == (kind == "lmc")
-    assert all("has one value of 'section' only" in line for line in warned)
+    assert all("has only one value of 'section'" in line for line in warned)
 
 
 def test_a_corpus_in_which_nothing_but_stop_words_comes_up_again_is_trained_on(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_finished_run_goes_on_or_is_overwritten_only_when_asked_to(
     output = tmp_path / "model"
     assert train(corpus, output, "--epochs", "1") == 0
     assert train(corpus, output, "--epochs", "1") == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert train(corpus, output, "--epochs", "2", "--resume") == 0
     assert training_of(output)["settings"]["epochs"] == 2
     assert train(corpus, output, "--epochs", "1", "--seed", "3", "--overwrite") == 0

@@ -167,7 +167,7 @@ def test_ctrl_c_says_how_to_go_on_and_resuming_does(tmp_path: Path, workers: int
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: all processes get it
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    last = "lmcells annotate: interrupted. Go on with the same command and --resume."
+    last = "lmcells annotate: interrupted. Continue with the same command and --resume."
     assert errors.decode().splitlines() == [last]
     assert main([*map(str, command), "--resume"]) == 0
     assert len(out.read_bytes().splitlines()) > 60

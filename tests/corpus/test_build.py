@@ -339,5 +339,5 @@ def test_a_finished_build_resumes_to_itself(tmp_path: Path) -> None:
     assert {path.name: path.stat().st_mtime_ns for path in built.folder.iterdir()} == before
     with pytest.raises(InputError, match=r"--resume: .* other notes or settings"):
         build_corpus([notes], output=built.folder, settings=CorpusSettings(min_count=7), resume=True)
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         build_corpus([notes], output=built.folder, settings=settings)

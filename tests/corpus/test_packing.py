@@ -59,9 +59,9 @@ def test_a_damaged_or_truncated_file_is_refused_by_name(
 
 
 def test_nothing_is_overwritten(corpus: Corpus, packed: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         pack_corpus(corpus, packed)
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         unpack_corpus(packed, corpus.folder)
     with pytest.raises(CorpusError, match=r"nowhere\.packed does not exist"):
         unpack_corpus(tmp_path / "nowhere.packed", tmp_path / "corpus")

@@ -105,7 +105,7 @@ def test_a_csv_resave_keeps_the_numbers_of_the_published_rows(tmp_path: Path) ->
 def test_a_file_that_is_not_casi_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="no column 'target_lf'"):
         read(write(tmp_path / "a.csv", ["sf,lf", "a,b"]))
-    with pytest.raises(FormatError, match="holds no row"):
+    with pytest.raises(FormatError, match="has no rows"):
         read(write(tmp_path / "blank.txt", ["  ", ""]))
     with pytest.raises(FormatError, match="empty"):
         read(write(tmp_path / "empty.txt", []))

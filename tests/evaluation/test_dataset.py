@@ -92,7 +92,7 @@ def test_counts_add_up(tmp_path: Path) -> None:
 
 def test_a_file_without_an_example_is_refused_without_quoting_it(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").write_text("the patient is Mr. Smith\n")
-    with pytest.raises(FormatError, match=r"holds no example \(line 1: not JSON\)") as caught:
+    with pytest.raises(FormatError, match=r"has no examples \(line 1: not JSON\)") as caught:
         read(tmp_path / "d.jsonl")
     assert "Smith" not in str(caught.value)
     with pytest.raises(InputError, match="cannot be read"):

@@ -293,7 +293,7 @@ def test_one_flawless_model_on_one_note_always_gives_the_same_files_and_old_ones
 def test_models_on_different_examples_and_a_choice_made_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are reported without comparison, and the choice is called flattered."""
+    """They are reported without comparison, and the choice is called biased."""
     draw_nothing(monkeypatch)
     made = [random_predictions(i, n=40 + i, n_notes=9, test_set=i, model=f"m{i}") for i in range(2)]
     here = [setting._replace(here={}) for setting in settings()]
@@ -302,7 +302,7 @@ def test_models_on_different_examples_and_a_choice_made_here(
     )
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "were not evaluated on the same examples" in page
-    assert "are flattered by the choice" in page
+    assert "are biased by the choice" in page
     assert {row["macro_f1"] for row in rows_of(tmp_path, "selection")} == {""}
 
 
@@ -321,7 +321,7 @@ def test_many_models_with_names_in_any_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize("models", [[], ["m", "m"]])
 def test_models_must_be_named_apart(tmp_path: Path, models: list[str]) -> None:
     made = [result_of(random_predictions(0, n_notes=9, model=model)) for model in models]
-    with pytest.raises(InputError, match="each with a name of its own"):
+    with pytest.raises(InputError, match="with distinct names"):
         write_report(tmp_path, Findings(made, dataset_name="d"))
 
 

@@ -130,7 +130,7 @@ def test_forms_of_two_senses_are_dropped_and_reported() -> None:
     assert [tuple(dropped.values()) for dropped in finder.dropped] == [
         ("GT", "gamma transferase", "shared by two senses of the short form"),
         ("GT", "gt", "the short form itself"),
-        ("GT", "--", "holds no word"),
+        ("GT", "--", "contains no word"),
     ]
     assert finder.n_forms == 2
 

@@ -201,7 +201,9 @@ def test_a_stream_of_notes_with_sections_keeps_none_of_them(expander: Expander) 
 
 
 def test_wrong_sections_in_a_stream_are_refused_and_never_quoted(expander: Expander) -> None:
-    with pytest.raises(InputError, match=r"^sections: number 1 is 0-99, after 0 and in a text of 9 char"):
+    with pytest.raises(
+        InputError, match=r"^sections: number 1 is 0-99, the one before ends at 0, the text has 9 char"
+    ):
         list(expander.pipe([Note("x", "secret PT", sections=(Section("A", "A", 0, 0, 99),))]))
     for wrong, kind in ((b"secret PT", "bytes"), (SimpleNamespace(text="secret PT"), "SimpleNamespace")):
         with pytest.raises(InputError, match=rf"^a note is text .* found: {kind}\.$"):

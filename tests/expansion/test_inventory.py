@@ -112,7 +112,7 @@ GOOD = {"short_form": "PT", "long_form": "physical therapy", "forms": ["physical
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ([GOOD, GOOD], r"entry 2 \(line 1\): 'physical therapy' is a sense of 'PT' already \(entry 1"),
+        ([GOOD, GOOD], r"entry 2 \(line 1\): 'physical therapy' is already a sense of 'PT' \(entry 1"),
         ([GOOD | {"forms": [" "]}], r"entry 1 \(line 1\): a form of 'PT' is empty"),
         ([GOOD | {"forms": ["x", ""]}], r"entry 1 \(line 1\): a form of 'PT' is empty"),
         ([GOOD | {"forms": "physical therapy"}], r"entry 1 \(line 1\): 'forms' must be a list"),

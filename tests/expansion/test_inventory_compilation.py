@@ -229,7 +229,7 @@ def test_a_corpus_with_other_words_than_the_models_is_refused(model: PretrainedM
 def test_an_existing_folder_is_left_alone(model: PretrainedModel, ward: Corpus, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine").touch()
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         compiled(model, ward, tmp_path / "there")
     assert [path.name for path in (tmp_path / "there").iterdir()] == ["mine"]
     assert [path.name for path in tmp_path.iterdir()] == ["there"]

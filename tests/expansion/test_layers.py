@@ -115,7 +115,7 @@ def test_all_bad_rows_are_found_with_their_lines(tmp_path: Path) -> None:
     rules, problems = read_rules(path)
     assert [place for place, _ in rules] == ["line 2"]
     assert [problem.split(":")[0] for problem in problems] == [f"line {n}" for n in (5, 6, 7, 8, 9, 10, 11)]
-    assert "a sense of 'PT' already (line 2)" in problems[-1]
+    assert "already a sense of 'PT' (line 2)" in problems[-1]
     with pytest.raises(InventoryError, match=r"site\.csv, line 5: .* And 6 more: lmcells inventory check"):
         load_rules(path)
     (tmp_path / "site.json").write_text('[\n {"short_form": "PT"},\n\n {"short_form": "PT", "long_form": 3}]')

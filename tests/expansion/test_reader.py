@@ -188,8 +188,8 @@ def test_gaps_between_the_caller_s_sections_are_no_section() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([(0, 99, "x")], "0-99, after 0 and in a text of 16 characters"),
-        ([(0, 9, "x"), (5, 12, "y")], "number 2 is 5-12, after 9"),
+        ([(0, 99, "x")], "0-99, the one before ends at 0, the text has 16 characters"),
+        ([(0, 9, "x"), (5, 12, "y")], "number 2 is 5-12, the one before ends at 9"),
         ([(-1, 9, "x")], "number 1 is -1-9"),
         ([("0", 9, "x")], "no start and end"),
         ([(0, 9)], "no start and end"),

@@ -336,7 +336,7 @@ def test_a_file_of_another_job_is_not_replaced_unasked(settings: ExpanderSetting
     output = tmp_path / "out.jsonl"
     output.write_text("mine")
     for resume in (False, True):
-        with pytest.raises(InputError, match="exists already"):
+        with pytest.raises(InputError, match="already exists"):
             run(settings, [notes], output, resume=resume)
     assert output.read_text() == "mine"
     run(settings, [notes], output, overwrite=True)
@@ -372,7 +372,7 @@ def test_when_no_note_is_left_that_is_an_error_and_the_side_file_tells(
         ("out.jsonl", {"workers": 0}, "--workers: found 0"),
         ("out.jsonl", {"shard_notes": 0}, "--shard-notes: found 0"),
         ("out.jsonl", {"engine": "magic"}, "engine: found 'magic', allowed: local, ray, spark"),
-        ("in/out.jsonl", {}, "which is read"),
+        ("in/out.jsonl", {}, "which is an input"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

@@ -140,7 +140,7 @@ def test_the_rarest_are_dropped_where_there_are_too_many(monkeypatch: pytest.Mon
 
 
 def test_an_output_that_would_be_read_is_refused(notes: Path) -> None:
-    with pytest.raises(ConfigError, match="which is read"):
+    with pytest.raises(ConfigError, match="which is an input"):
         audit(NoteFiles([notes.parent]), notes.parent / "audit")
 
 

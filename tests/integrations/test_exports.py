@@ -85,7 +85,7 @@ def annotations(path: Path, *rows: tuple[str, int, int]) -> Path:
 def test_notes_that_do_not_belong_to_the_annotations_are_refused(tmp_path: Path) -> None:
     notes = write_jsonl(tmp_path / "n.jsonl", [{"id": "n/1", "text": "in PT"}])
     rows = annotations(tmp_path / "out.jsonl", ("n/1", 3, 5), ("n/2", 3, 5))
-    with pytest.raises(InputError, match="expansions of 1 notes that are missing, 'n/2' first"):
+    with pytest.raises(InputError, match="expansions of 1 notes that were not found, the first is 'n/2'"):
         list(read_annotated(rows, NoteFiles([notes])))
     for places in ([("n/1", 3, 6)], [("n/1", 0, 4), ("n/1", 3, 5)]):
         with pytest.raises(InputError, match="overlaps another or lies outside the note"):

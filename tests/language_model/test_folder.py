@@ -144,7 +144,7 @@ def test_one_kind_of_folder_is_not_taken_for_another(saved: Path) -> None:
 
 def test_only_a_language_model_is_overwritten(corpus: Corpus, copy: Path, tmp_path: Path) -> None:
     model = small_model(len(corpus.words), seed=9)
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         save_language_model(model, copy, corpus=corpus)
     save_language_model(model, copy, corpus=corpus, overwrite=True)
     texts = texts_of([["pain"]])

@@ -224,7 +224,7 @@ def test_a_folder_may_mix_formats(tmp_path: Path) -> None:
     write_noteevents(folder / "a.csv")
     notes, report = read(folder)
     assert [note.id for note in notes] == ["mimic3/901", "mimic3/902", "mimic3/904", "b/1", "mixed/c"]
-    assert report.warnings == {"file of another kind ignored": 1}
+    assert report.warnings == {"file of another type ignored": 1}
     assert [note.id for note in read(folder, format="jsonl")[0]] == ["b/1"]
 
 

@@ -241,7 +241,7 @@ def test_a_folder_that_exists_is_replaced_only_when_asked_and_only_if_it_is_a_mo
     corpus: Corpus, copy: Path
 ) -> None:
     other = model_for(corpus, seed=1)
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         save_pretrained(other, copy, corpus=corpus)
     save_pretrained(other, copy, corpus=corpus, overwrite=True)
     name = "variational.gate.weight"

@@ -177,7 +177,7 @@ def test_unknown_paths_and_methods_are_refused_as_json(http: TestClient) -> None
         assert (answer.status_code, answer.json()) == (404, {"detail": "no such path. See /docs."})
     answer = http.get("/v1/expand")
     assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
-    assert answer.json() == {"detail": "no such method on this path, allowed: POST."}
+    assert answer.json() == {"detail": "method not allowed on this path; allowed: POST."}
 
 
 def test_every_answer_has_the_security_headers(http: TestClient) -> None:
@@ -222,7 +222,7 @@ def test_an_error_of_ours_is_answered_and_logged_without_its_message(
     with caplog.at_level(logging.DEBUG), client(expander) as http:
         answer = http.post("/v1/expand", json={"text": SECRET})
     assert answer.status_code == 500
-    assert answer.json() == {"detail": "something went wrong in the service; its log says where."}
+    assert answer.json() == {"detail": "internal error; see the log of the service."}
     assert {name: answer.headers[name] for name in HEADERS} == HEADERS
     ours = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("lmcells"))
     assert "ValueError at test_app.py" in ours

@@ -126,12 +126,12 @@ def test_any_of_several_tokens_is_enough(expander: Expander, tmp_path: Path) -> 
 
 
 def test_a_token_that_no_header_can_carry_is_refused_with_a_line_that_helps(tmp_path: Path) -> None:
-    for token, why in (("", "is empty"), (" x", "a space"), ("x\n", "control"), ("é", "not ASCII")):
+    for token, why in (("", "is empty"), (" x", "a space"), ("x\n", "control"), ("é", "non-ASCII")):
         with pytest.raises(ConfigError, match=f"token 2 of 2 .*{why}.* Allowed: printable ASCII"):
             ServiceSettings(tokens=("fine", token))
     assert TOKEN not in repr(ServiceSettings(tokens=(TOKEN,)))
     (tmp_path / "empty").write_text("# none\n")
-    with pytest.raises(ConfigError, match="holds no token"):
+    with pytest.raises(ConfigError, match="contains no token"):
         read_tokens(tmp_path / "empty")
     with pytest.raises(ConfigError, match="cannot read"):
         read_tokens(tmp_path / "nowhere")
@@ -295,7 +295,7 @@ def test_a_body_of_many_values_is_refused_before_it_is_parsed(
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     answer = http.post("/v1/expand", content=entries + b"]}", headers=headers)
     assert answer.status_code == 413
-    assert answer.json()["detail"].startswith("the body holds more than 30,000 values.")
+    assert answer.json()["detail"].startswith("the body has more than 30,000 values.")
 
 
 VALUES = st.recursive(

@@ -239,7 +239,7 @@ def test_new_answers_keep_the_decisions(store: ReviewStore) -> None:
     pinned = [replace(each, source="pinned") for each in MENTIONS[1:]]  # the first is no longer found
     assert store.add(Note("1", TEXT, NURSING), pinned, version=VERSION) == note
     assert answers(store, note) == [CLOTTING, "-", "-"]
-    with pytest.raises(InputError, match="holds another text under the name '1'"):
+    with pytest.raises(InputError, match="already has a note named '1'"):
         store.add(Note("1", "PT"), [], version=VERSION)
 
 

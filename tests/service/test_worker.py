@@ -258,7 +258,7 @@ def test_a_sense_may_be_replaced() -> None:
         (
             {"add": [ADD, ADD | {"long_form": "Cerebrovascular  accident"}]},
             InventoryError,
-            r"^inventory\.add\.1: .* already \(inventory\.add\.0\)\. Leave one out",
+            r"^inventory\.add\.1: .* is already .* \(inventory\.add\.0\)\. Leave one out",
         ),
         (
             {"remove": [{"short_form": "PT", "long_form": "prothrombin tim"}]},

@@ -51,7 +51,7 @@ def require_sections(model: PretrainedModel) -> None:
     """Refuse a model without metadata: its words have one cell, whatever the section."""
     if model.sizes.kind != "lmc":
         raise InputError(
-            f"{model.folder} is a model of kind {model.sizes.kind!r}, whose words do not move with their section. "
+            f"{model.folder} is a model of kind {model.sizes.kind!r}, which does not use sections. "
             "Allowed: a model of kind 'lmc'."
         )
 

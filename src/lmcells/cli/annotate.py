@@ -1,4 +1,4 @@
-"""`lmcells annotate`, `audit` and `export`: whole files of notes, what they lack, and formats for other tools."""
+"""`lmcells annotate`, `audit` and `export`: files of notes, gaps in the inventory, and formats for other tools."""
 
 import argparse
 import sys
@@ -42,12 +42,12 @@ def _add_annotate(add: Options) -> None:
     add.note_nlp()
     running = _add_expanding(add, finding=True, resumes="a job")
     running("--engine", "where to run", one_of=ENGINES)
-    running("--workers N", "processes, each of which loads the model (1)", type=int, default=1)
+    running("--workers N", "processes; each one loads the model (1)", type=int, default=1)
     running("--shard-notes N", "notes per shard (%(default)d)", type=int, default=SHARD_NOTES)
 
 
 def _add_expanding(add: Options, *, finding: bool, resumes: str) -> Options:
-    """How notes are read and expanded; -> what adds options of running."""
+    """Options for reading and expanding notes; -> the group of options for running."""
     expanding = add.group("expanding")
     expanding.expander()
     if finding:
@@ -61,7 +61,7 @@ def _annotate(options: argparse.Namespace) -> None:
     is_omop, to_stdout = options.output_format == "omop", options.output == Path("-")
     omop = arguments.note_nlp_options(options, is_omop=is_omop, flag="--output-format")
     if to_stdout and options.resume:
-        raise ConfigError("--resume: standard output cannot be written again. Write to a file.")
+        raise ConfigError("--resume does not work with standard output. Write to a file.")
     settings = expander_settings(options)
     _warn_of_unread_metadata(options, settings)
     with ProgressLine() as line:
@@ -105,7 +105,7 @@ def _warn_of_unread_metadata(options: argparse.Namespace, settings: ExpanderSett
 def _add_audit(add: Options) -> None:
     add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
     add.output("FOLDER", "folder to write", replaces="an audit")
-    add("--min-count N", "minimum number of notes that have what is listed", number=2)
+    add("--min-count N", "list only what occurs in at least N notes", number=2)
     add("--no-context", "write only counts, no examples from the notes")
     _add_expanding(add, finding=False, resumes="an audit")("--workers N", "processes", number=1)
 
@@ -124,12 +124,12 @@ def _audit(options: argparse.Namespace) -> None:
         ("short forms that the inventory lacks", report["n_unknown_short_forms"]),
         ("senses proposed for them", report["n_site_inventory"]),
         ("short forms whose sense is unsure", report["n_unsure_short_forms"]),
-        ("headers that no rule knows", report["n_sections"]),
+        ("headers that no rule covers", report["n_sections"]),
     ]
     print_result(options, {"output": str(options.output), **report}, [(str(options.output), rows)])
     print(
-        f"{options.output} holds words of the notes: patient data. Only you may read it; look through it before you "
-        "pass it on.",
+        f"{options.output} contains patient data: words from the notes. Only you can read it; look through it before "
+        "you share it.",
         file=sys.stderr,
     )
 
@@ -156,7 +156,7 @@ def _add_export(add: Options) -> None:
 def _export(options: argparse.Namespace) -> None:
     what, suffix, write = _FORMATS[options.to]
     if suffix not in (None, options.output.suffix.lower()):
-        raise ConfigError(f"--output {options.output}: for {options.to} its name must end in {suffix}.")
+        raise ConfigError(f"--output {options.output}: for {options.to} the name must end in {suffix}.")
     if options.to == "label-studio":
         arguments.refuse_existing(options.output.with_suffix(".xml"), options)
     note_nlp = arguments.note_nlp_options(options, is_omop=options.to == "omop", flag="--to")
@@ -177,9 +177,9 @@ _ANNOTATE = """\
 expand the short forms of files of notes
 
 Expand the short forms of whole files and folders of notes, and write one row per expansion: JSON lines, CSV or Parquet,
-by the name of --output. OUT.report.json holds exact counts; if rows were skipped, OUT.rejected.jsonl has the file, line
-and reason of each. A job that was stopped continues with --resume; neither that nor --workers or --engine changes the
-output by a byte.
+depending on the extension of --output. OUT.report.json has exact counts; if rows were skipped, OUT.rejected.jsonl lists
+the file, line and reason of each. --resume continues an interrupted job. The output is the same to the byte, with or
+without --resume and for any --workers and --engine.
 
 examples:
   lmcells annotate notes.jsonl more/ --output expansions.parquet --workers 8
@@ -187,13 +187,12 @@ examples:
   zcat notes.jsonl.gz | lmcells annotate - --output - | jq -r .long_form
   lmcells annotate note.csv --output note_nlp.csv --output-format omop"""
 _AUDIT = """\
-what the inventory and the section rules lack for your notes
+find what the inventory and the section rules lack for your notes
 
 Read notes and list, by frequency, the short forms that the inventory lacks, with long forms that the notes define or
-that the letters suggest; those it has whose sense was often unsure; and headers that no rule knows. FOLDER gets a page
+that the letters suggest; those whose sense was often unsure; and headers that no rule covers. FOLDER gets a page
 (audit.html), tables, and two files to edit and use: site_inventory.csv (--inventory) and header_rules.json
-(--header-rules). They hold text of the notes, so only you may read them. An audit that was stopped goes on with
---resume.
+(--header-rules). They contain text from the notes, so only you can read them. --resume continues an interrupted audit.
 
 examples:
   lmcells audit notes/ --output audit
@@ -202,9 +201,9 @@ examples:
 _EXPORT = """\
 write annotations for brat, doccano, Label Studio or OMOP
 
-Join what `lmcells annotate` wrote with the notes that were annotated, and write it for an annotation tool: brat (a
-folder), doccano (JSON lines) or Label Studio (JSON, and its labeling configuration as .xml); as OMOP's NOTE_NLP; or as
-notes, JSON lines with the text that the offsets count in.
+Join the output of `lmcells annotate` with its notes, and write it for an annotation tool: brat (a folder), doccano
+(JSON lines) or Label Studio (JSON, and its labeling configuration as .xml); as OMOP's NOTE_NLP; or as notes, JSON lines
+with the text that the offsets refer to.
 
 examples:
   lmcells export expansions.jsonl --notes notes/ --to brat --output brat_folder

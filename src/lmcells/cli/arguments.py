@@ -1,4 +1,4 @@
-"""Options that several commands share: their names and what they mean are said once."""
+"""Options that several commands share."""
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,15 +17,15 @@ if TYPE_CHECKING:  # not needed to parse, and slow to import
     from lmcells.integrations.rows import NoteFiles
 
 REPEATED: dict[str, Any] = {"action": "append", "default": []}
-_HEADER_RULES = 'own headers: {"NAME": ["alias", ...]} in JSON'
+_HEADER_RULES = 'your own headers, as JSON: {"NAME": ["alias", ...]}'
 
 
 class Options:
     """Adds options to a parser: `add("--seed N", "random seed (0)", type=int, default=0)`.
 
     The first word is the name, the rest is how --help shows the value. A name with nothing else is a flag. `number` is
-    the default of a whole number from `least` on, `one_of` are choices, the first by default; help ends with it.
-    Options that several commands share are methods.
+    the default of an integer that must be at least `least`; `one_of` are choices, with the first as the default. Help
+    shows the default at the end. Options that several commands share are methods.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Options:
         return Options(self.parser, self.parser.add_argument_group(title))
 
     def either(self) -> "Options":
-        """Return what adds options of which only one may be given."""
+        """Return a mutually exclusive group: only one of its options may be given."""
         return Options(self.parser, self.parser.add_mutually_exclusive_group())
 
     def json(self) -> None:
@@ -68,43 +68,41 @@ class Options:
     def running(self, *, resumes: str) -> "Options":
         """--resume and --json, and the group they stand in."""
         running = self.group("running")
-        running("--resume", f"continue {resumes} that was stopped")
+        running("--resume", f"continue {resumes} that was interrupted")
         running.json()
         return running
 
     def columns(self) -> None:
         """--format and the columns of a note: how notes are read; see `columns_of`."""
-        self("--format", "format of the notes (found automatically)", choices=FORMATS, default="auto")
+        self("--format", "format of the notes (detected automatically)", choices=FORMATS, default="auto")
         self("--text-column NAME", "column of the text")
         self("--id-column NAME", "column of the id")
         self("--category-column NAME", "column of the note type")
         self("--metadata-column NAME", "column of further metadata; may be repeated", **REPEATED)
-        self("--encoding NAME", "of the text, such as cp1252 or utf-16 (utf-8)", default="utf-8")
-        self("--delimiter CHARACTER", "between the fields of a table; tab for a tab (by the format)")
+        self("--encoding NAME", "text encoding, such as cp1252 or utf-16 (utf-8)", default="utf-8")
+        self("--delimiter CHARACTER", "field separator of a table; tab for a tab (set by the format)")
 
     def reading(self) -> "Options":
         """How notes are read and cut into sections, and the group to which a command adds its own."""
         reading = self.group("reading notes")
         reading.columns()
-        styles = (
-            "paper: the paper's expression; rules: ours; given: the file's own; auto: given, else rules; "
-        )
-        reading("--sections", styles + "none: no note is cut", choices=SECTION_STYLES, default="auto")
+        styles = "paper: the paper's regular expression; rules: ours; given: the file's own; auto: given, else rules; "
+        reading("--sections", styles + "none: no sections", choices=SECTION_STYLES, default="auto")
         reading("--header-rules FILE", _HEADER_RULES, type=Path)
         return reading
 
     def finding(self) -> None:
-        """What is expanded besides the short forms of the inventory, and when the expander abstains."""
-        self("--no-letters", "do not expand by its letters what no inventory has")
-        self("--codes", "also read out codes such as pT3a, L5 and CD20")
+        """What to expand besides the short forms of the inventory, and when to abstain."""
+        self("--no-letters", "do not guess shorthand that the inventory lacks from its letters")
+        self("--codes", "also expand codes such as pT3a, L5 and CD20")
         self("--threshold P", "abstain below this probability (the model's own)", type=float)
 
     def expander(self) -> None:
         """The model, own senses and own headers; see `expander_settings`."""
         self("--model DIR", "model folder (the shipped one)")
-        layers = "senses to add, forbid or pin over the shipped ones: CSV, TSV or JSON; may be repeated"
+        layers = "senses to add to the shipped ones, forbid or pin: CSV, TSV or JSON; may be repeated"
         self("--inventory FILE", layers, **REPEATED)
-        self("--only-inventory FILE", "senses in place of the shipped ones")
+        self("--only-inventory FILE", "senses that replace the shipped ones")
         self("--header-rules FILE", _HEADER_RULES)
 
     def note_nlp(self) -> None:
@@ -121,7 +119,7 @@ class Options:
 
     def overwrite(self, *, replaces: str) -> None:
         """--overwrite, without which no command replaces a file or a folder."""
-        self("--overwrite", f"replace {replaces} that exists")
+        self("--overwrite", f"replace {replaces} that already exists")
 
     def dataset_output(self, *, senses: str) -> None:
         """Where a dataset and its senses go."""
@@ -131,14 +129,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: its help (summary, description, examples, with blank lines between), its options, and what it does."""
+    """A command: its help (summary, description, examples, separated by blank lines), options and function."""
 
     help: str
     add_options: Callable[[Options], None]
     run: Callable[[argparse.Namespace], None]
 
     def add_to(self, commands: Any, name: str) -> argparse.ArgumentParser:
-        """Add the command to what `add_subparsers` returned; -> its parser."""
+        """Add the command to the result of `add_subparsers`; -> its parser."""
         summary, text = self.help.split("\n\n", 1)
         description, examples = text.rsplit("\n\n", 1)
         plain = argparse.RawDescriptionHelpFormatter
@@ -150,7 +148,7 @@ class Command:
 
 
 def command_group(help_: str, commands: Mapping[str, Command], *, metavar: str = "ACTION") -> Command:
-    """Return a command that has commands of its own, such as `inventory find` and `inventory check`."""
+    """Return a command with subcommands, such as `inventory find` and `inventory check`."""
 
     def add_commands(add: Options) -> None:
         actions = add.parser.add_subparsers(dest="action", metavar=metavar, required=True)
@@ -161,7 +159,7 @@ def command_group(help_: str, commands: Mapping[str, Command], *, metavar: str =
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return the type of an option that is a whole number from `least` on."""
+    """Return the type of an option that is an integer of at least `least`."""
 
     def whole_number(text: str) -> int:
         try:
@@ -169,14 +167,14 @@ def at_least(least: int) -> Callable[[str], int]:
         except ValueError:
             number = least - 1
         if number < least:
-            raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from {least} on")
+            raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number of {least} or more")
         return number
 
     return whole_number
 
 
 def picked(options: argparse.Namespace, function: Callable[..., Any], **instead: Any) -> dict[str, Any]:
-    """Return the options that a function, or a dataclass, has parameters for, and what it gets instead of others."""
+    """Return the options that match parameters of a function or dataclass; `instead` overrides or adds values."""
     names = signature(function).parameters
     return {name: value for name, value in vars(options).items() if name in names} | instead
 
@@ -199,7 +197,7 @@ def note_files(options: argparse.Namespace) -> "NoteFiles":
 
 
 def expander_settings(options: argparse.Namespace) -> "ExpanderSettings":
-    """Return which expander the options name; those that a command does not have keep their defaults."""
+    """Return the settings of the expander; options that a command does not have keep their defaults."""
     from lmcells.expansion.settings import ExpanderSettings
 
     given = {name: value for name, value in picked(options, ExpanderSettings).items() if value is not None}
@@ -207,12 +205,12 @@ def expander_settings(options: argparse.Namespace) -> "ExpanderSettings":
 
 
 def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -> "NoteNlpOptions | None":
-    """Return the options of NOTE_NLP; None for another format, for which they are refused."""
+    """Return the options of NOTE_NLP; None for another format, which refuses them."""
     from lmcells.integrations.omop import NoteNlpOptions, parse_nlp_time, read_section_concepts
 
     for name in ("nlp_date", "first_id", "section_concepts", "no_abstained"):
         if not is_omop and getattr(options, name) not in (None, False):
-            raise ConfigError(f"--{name.replace('_', '-')} is for {flag} omop. Leave it out.")
+            raise ConfigError(f"--{name.replace('_', '-')} is only for {flag} omop. Leave it out.")
     if not is_omop:
         return None
     return NoteNlpOptions(
@@ -223,22 +221,22 @@ def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -
     )
 
 
-# Outputs. Every command that writes has --output and --overwrite; `main` refuses what exists before the command runs.
+# Outputs. Every command that writes has --output and --overwrite; `main` checks for existing outputs before it runs.
 
 _WRITTEN = ("output", "inventory_output")
 # Options that are paths, but kept as text.
 _READ_BY_NAME = ("model", "from_model", "inventory", "only_inventory", "header_rules")
-# `annotate` returns the counts of a job that is done; `reproduce` always continues in its folder.
+# `annotate` returns the counts of a finished job; `reproduce` always continues in its folder.
 _CHECK_THEMSELVES = ("annotate", "reproduce")
 
 
 def part_of_split(output: Path, part: str) -> Path:
-    """Return the file of one part of a split, such as rs.dev.jsonl; "" is the whole."""
+    """Return the file of one part of a split, such as rs.dev.jsonl; "" means no split."""
     return output.with_name(f"{output.stem}.{part}{output.suffix}") if part else output
 
 
 def refuse_existing_outputs(options: argparse.Namespace) -> None:
-    """Refuse to replace what the options name as output, unless they say --overwrite or --resume; an input always."""
+    """Refuse to replace an input, and to replace existing outputs unless --overwrite or --resume is given."""
     given = vars(options)
     parts = [part.partition("=")[0].strip() for part in (given.get("split") or "").split(",")]
     for name in _WRITTEN:
@@ -272,4 +270,4 @@ def refuse_existing(path: Path, options: argparse.Namespace, *, flag: str = "--o
     if options.overwrite or may_resume or not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     others = "" if may_resume is None else " continue with --resume,"
-    raise InputError(f"{flag} {path} exists already. Choose another,{others} or replace it with --overwrite.")
+    raise InputError(f"{flag} {path} already exists. Choose another,{others} or replace it with --overwrite.")

@@ -1,6 +1,6 @@
 """`lmcells completion`: a script that completes commands, flags and choices in bash, zsh or fish.
 
-The script is made from the parser, so it knows what this version knows and starts no Python while one types.
+The script is generated from the parser, so it matches this version and does not start Python as you type.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> None:
     print(_fish_script(commands) if options.shell == "fish" else _bash_script(commands, shell=options.shell))
 
 
-# The names of a command, its parser, and the commands that it has itself, with what they do.
+# The names of a command, its parser, and its subcommands with their summaries.
 _Found = tuple[tuple[str, ...], argparse.ArgumentParser, dict[str, str]]
 
 
@@ -104,7 +104,7 @@ def _quoted(text: str) -> str:
 
 
 _COMPLETION = """\
-print a script for completion in a shell
+print a script for shell completion
 
 Print a script that completes commands, flags and their choices on the command line.
 

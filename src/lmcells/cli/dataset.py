@@ -20,12 +20,12 @@ from lmcells.notes.readers import ReadReport
 
 def _add_casi(add: Options) -> None:
     add("raw RAW", "the CASI file", type=Path)
-    add.dataset_output(senses="are left")
+    add.dataset_output(senses="remain")
     add("--canonical-forms FILE", "sense names: sf, target_lf_sense, target_label", type=Path)
-    add("--section-map FILE", "CSV of two columns, CASI's header and the model's", type=Path)
+    add("--section-map FILE", "CSV with two columns, CASI's header and the model's", type=Path)
     add("--match-short-forms DATASET", "keep only short forms of this dataset", type=Path)
-    add("--keep-single-sense", "keep short forms that are left with one sense")
-    add("--skip", "leave a filter out; may be repeated", **REPEATED, choices=OPTIONAL)
+    add("--keep-single-sense", "keep short forms that have only one sense left")
+    add("--skip", "skip a filter; may be repeated", **REPEATED, choices=OPTIONAL)
     add.json()
 
 
@@ -62,9 +62,9 @@ def _casi_tables(summary: dict[str, Any]) -> Iterator[Table]:
 def _why_empty(raw: Path, steps: list[dict[str, Any]]) -> str:
     emptied = next((step for step in steps if step["removed"] and not step["left"]), None)
     if emptied is None:
-        return f"{raw} holds no row of CASI. Check the file."
+        return f"{raw} contains no CASI rows. Check the file."
     can_skip = emptied["name"] in OPTIONAL
-    advice = f"Leave that filter out with --skip {emptied['name']}." if can_skip else "Check the file."
+    advice = f"Skip that filter with --skip {emptied['name']}." if can_skip else "Check the file."
     return f"no row of {raw} is left: '{emptied['title']}' removes the last {emptied['removed']:,}. {advice}"
 
 
@@ -74,15 +74,15 @@ def _add_reverse(add: Options) -> None:
     add.dataset_output(senses="occur")
     drawn = add.group("what is drawn")
     drawn("--max-per-sense N", "maximum number of examples per sense (500)", default=500, type=int)
-    text = "keep short forms each of whose long forms is found N times in all notes (paper: 2), with all long forms"
+    text = "keep only short forms all of whose long forms are found N times (paper: 2), with all their senses"
     drawn("--min-found N", text, default=0, type=int)
     drawn("--window N", "words on each side, not counting stop words (20)", default=20, type=int)
     drawn("--seed N", "random seed of the sample (0)", default=0, type=int)
-    drawn("--split NAME=SHARE,...", "one dataset per name; the part of a note depends on its id")
+    drawn("--split NAME=SHARE,...", "one dataset per name; a note's part depends on its id")
     drawn("--allow-candidates", "keep windows that contain another long form of the short form")
-    drawn("--drop-repeated", "drop examples with the same words as another of their sense")
-    drawn("--spelled-forms", "only forms that have the short form's letters, in order")
-    text = "with --sections paper: rarer headers are body text, as in a corpus of these notes (1)"
+    drawn("--drop-repeated", "drop examples with the same words as another example of their sense")
+    drawn("--spelled-forms", "only forms that contain the short form's letters, in order")
+    text = "with --sections paper: headers seen fewer than N times are body text, as in a corpus (1)"
     add.reading()("--min-header-count N", text, default=1, type=int)
     add.json()
 
@@ -102,8 +102,8 @@ def _reverse(options: argparse.Namespace) -> None:
     given |= {"finder": finder, "find_sections": sections}
     parts = build_reverse_dataset(**picked(options, build_reverse_dataset, **given))
     if not any(part.examples for part in parts.values()):
-        why = f"no example was found in {report.n_read:,} notes: a short form needs two senses that occur"
-        raise InputError(f"{why}. Give more notes, or an inventory whose long forms are written out in them.")
+        why = f"no example was found in {report.n_read:,} notes: two senses of a short form must occur"
+        raise InputError(f"{why}. Give more notes, or an inventory whose long forms are spelled out in them.")
     datasets = []
     for name, part in parts.items():
         output = part_of_split(options.output, name)
@@ -159,8 +159,8 @@ example:
 _REVERSE = """\
 from notes, by reverse substitution
 
-Find the long forms of an inventory in notes, replace each by its short form, and keep the long form as the label.
-Every example names its note, so that `lmcells prepare --exclude-ids DATASET` keeps it out of pre-training.
+Find the long forms of an inventory in notes, replace each with its short form, and keep the long form as the label.
+Every example has the id of its note, so that `lmcells prepare --exclude-ids DATASET` keeps it out of pre-training.
 
 examples:
   lmcells dataset reverse NOTEEVENTS.csv.gz --inventory casi_inventory.json --output mimic_rs.jsonl --sections paper \\
@@ -171,8 +171,8 @@ examples:
 _DATASET = """\
 make a dataset of labelled short forms
 
-Make a dataset to evaluate on: from CASI, whose short forms were labelled by hand, or from any notes, where long forms
-that are written out become their short forms (reverse substitution).
+Make a dataset for evaluation: from CASI, whose short forms were labelled by hand, or from any notes, by replacing
+long forms with their short forms (reverse substitution).
 
 examples:
   lmcells dataset casi AnonymizedClinicalAbbreviationsAndAcronymsDataSet.txt --output casi.jsonl

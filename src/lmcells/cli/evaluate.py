@@ -1,4 +1,4 @@
-"""`lmcells evaluate` and `lmcells calibrate`: how often a model is right, and whether it knows."""
+"""`lmcells evaluate` and `lmcells calibrate`: how often a model is right, and whether its probabilities are."""
 
 import argparse
 import sys
@@ -37,19 +37,19 @@ def _add_evaluate(add: Options) -> None:
     add("--inventory FILE", "senses, JSON or CSV (--notes: the shipped ones)", type=Path)
     add("--errors FILE", "--notes: also write every error with its text (mode 0600)", type=Path)
     add("--outcomes FILE", "--notes: store the verdicts of each note, to resume (mode 0600)", type=Path)
-    text = "--notes: also measure calibration with a fifth of the senses taken out (six times as long)"
+    text = "--notes: also measure calibration with a fifth of the senses removed (takes six times as long)"
     add("--take-out-senses", text, dest="take_out", action="store_true")
-    add("--resume", "--notes: continue from --outcomes after a stop")
-    add("--corpus", "the training corpus: counts of long forms, and the leakage check", type=Path)
-    add("--section-map FILE", "foreign to known headers, CSV or JSON", type=Path)
+    add("--resume", "--notes: continue from --outcomes after an interruption")
+    add("--corpus", "the training corpus: for counts of long forms and the leakage check", type=Path)
+    add("--section-map FILE", "maps foreign headers to known ones, CSV or JSON", type=Path)
     add("--no-leakage-check", "skip the check: the dataset's notes are known not to be in the corpus")
     text = "of cell models: masked-span, by what fits in place of the short form; divergence, the paper's; auto: "
-    text += "masked-span where the model can"
+    text += "masked-span if the model supports it"
     add("--ranking", text, choices=get_args(Ranking), default="auto")
     add("--output REPORT_DIR", "write the report into this folder", type=Path)
     add.overwrite(replaces="a report")
     add("--json", "print the results as JSON")
-    add("--seed N", "random seed of chance and of the intervals (0)", type=int, default=0)
+    add("--seed N", "random seed of the baseline `random` and of the intervals (0)", type=int, default=0)
 
 
 def _evaluate(options: argparse.Namespace) -> None:
@@ -85,9 +85,9 @@ def _evaluate(options: argparse.Namespace) -> None:
 def _evaluate_notes(options: argparse.Namespace) -> None:
     for path in (options.errors, options.outcomes):
         if path is not None and path.exists() and not (options.overwrite or options.resume):
-            raise InputError(f"{path} exists already. Choose another name, or replace it with --overwrite.")
+            raise InputError(f"{path} already exists. Choose another name, or replace it with --overwrite.")
     if options.resume and options.outcomes is None:
-        raise InputError("--resume needs --outcomes FILE, which keeps what became of each note.")
+        raise InputError("--resume needs --outcomes FILE, which stores the results of each note.")
     with ProgressLine() as line:
         results = evaluate_notes(
             **picked(options, evaluate_notes),
@@ -112,7 +112,7 @@ def _evaluate_notes(options: argparse.Namespace) -> None:
     for each in results:
         if each.calibration_error_without_a_fifth is not None:
             error = each.calibration_error_without_a_fifth
-            print(f"\n{each.model}: calibration error with a fifth of the senses taken out {error:.3f}")
+            print(f"\n{each.model}: calibration error with a fifth of the senses removed {error:.3f}")
         print(f"\n{each.model}: by source")
         verdicts = ("right", "wrong", "false")
         by_source = [(name, *(str(n.get(v, 0)) for v in verdicts)) for name, n in each.by_source.items()]
@@ -123,7 +123,7 @@ def _evaluate_notes(options: argparse.Namespace) -> None:
 
 
 def _print_results(results: Sequence[ModelResult], *, dataset: Path) -> None:
-    """Print a line per model, then what was left out, how headers were mapped, and leakage."""
+    """Print one line per model, then what was left out, how headers were mapped, and leakage."""
     first = results[0].metrics
     print(f"{dataset}: {first.n:,} examples, {first.n_short_forms} short forms; 95 % intervals, by note")
     header = ("model", *_WITH_INTERVAL, "NLL", *(f"acc@{k}" for k in _SHOWN_K), "parameters", "seconds")
@@ -152,7 +152,7 @@ def _row(result: ModelResult) -> tuple[str, ...]:
 
 
 def _remarks(result: ModelResult) -> Iterator[str]:
-    """What a reader must know besides the numbers."""
+    """Remarks that a reader needs besides the numbers."""
     groups: dict[tuple[bool, str], list[int]] = {}
     for each in result.predictions.excluded:
         groups.setdefault((each.kept, each.reason), []).append(each.n_examples)
@@ -168,7 +168,7 @@ def _remarks(result: ModelResult) -> Iterator[str]:
 
 def _leakage_remark(found: Mapping[str, Any]) -> str:
     leaked, n_notes, n_others = found["leaked_notes"], found["n_notes"], found["n_incomparable_notes"]
-    others = f" ({n_others:,} have ids of a form that the corpus does not have)" if n_others else ""
+    others = f" ({n_others:,} have ids of a form that does not occur in the corpus)" if n_others else ""
     if not leaked:
         return f"leakage: none of {n_notes:,} test notes is in the corpus{others}"
     more = ", ..." if len(leaked) > _SHOWN_LEAKED else ""
@@ -215,9 +215,9 @@ measure models on labelled short forms, or on whole notes
 Rank the long forms of every short form of a dataset, and print accuracy, F1 and negative log-likelihood with 95 %
 intervals, resampled by note. Nothing is fitted to the dataset. Models are evaluated one after the other.
 
-With --notes, expand whole notes and compare with marked short forms: found, right, wrong, falsely expanded, unsure;
-precision and recall, by source and by probability. MODEL may then also be `dictionary` (the most frequent sense) and
-`scispacy` (its abbreviation detector).
+With --notes, expand whole notes and compare the answers with the marked short forms: right, wrong, falsely expanded,
+unsure, missed; precision and recall, by source and by probability. MODEL may then also be `dictionary` (the most
+frequent sense) or `scispacy` (its abbreviation detector).
 
 MODEL is {CHOICES}.
 `dominant` is the dataset's own most common sense, an oracle; `section-mle` counts sections in --corpus.
@@ -229,11 +229,11 @@ examples:
   lmcells evaluate model encoder:all-MiniLM-L6-v2 --dataset rs.jsonl --inventory inventory.json --output report
   lmcells evaluate model --dataset casi.jsonl --inventory casi.json --section-map map.csv --no-leakage-check --json"""
 _CALIBRATE = """\
-fit a model's probabilities and when it abstains
+fit a model's probabilities and its threshold for abstaining
 
-Fit a temperature, the score of "no sense fits" and a threshold to a dataset, and write them into the model folder. The
-dataset should be derived from notes like those the model will be used on, by `lmcells dataset reverse`, and never be
-one that results are reported on; for that there is --check.
+Fit a temperature, the score of "no sense fits" and a threshold to a dataset, and write them into the model folder. Make
+the dataset with `lmcells dataset reverse` from notes like those the model will be used on, and never report results on
+it; to measure calibration on another dataset, use --check.
 
 example:
   lmcells calibrate model --dataset train_rs.jsonl --inventory senses.csv --precision 0.95"""

@@ -1,4 +1,4 @@
-"""`lmcells expand`: what the short forms of one note stand for, as JSON or shown on the terminal."""
+"""`lmcells expand`: the short forms of one note and what they stand for, as JSON or on the terminal."""
 
 import argparse
 import re
@@ -32,12 +32,12 @@ def _add_arguments(add: Options) -> None:
     add.expander()
     add.finding()
     add("--sections", "how sections are found", one_of=SECTION_STYLES)
-    text = "metadata of the note, such as category=Echo, for senses that depend on it; may be repeated"
+    text = "metadata of the note, such as category=Echo, for rules that depend on it; may be repeated"
     add("--metadata NAME=VALUE", text, **REPEATED)
-    add("--encoding NAME", "of a file or standard input (utf-8)", default="utf-8")
+    add("--encoding NAME", "encoding of the file or standard input (utf-8)", default="utf-8")
     add = add.either()
-    add("--json", "print JSON on a terminal too")
-    add("--pretty", "show the note when piped too, without colours")
+    add("--json", "print JSON even on a terminal")
+    add("--pretty", "show the note even when piped, without colours")
     add("--expanded", "print the note with its short forms written out")
 
 
@@ -45,7 +45,7 @@ def _run(options: argparse.Namespace) -> None:
     text = read_text(options.note, encoding=options.encoding)
     metadata = dict(each.partition("=")[::2] for each in options.metadata)
     if not all(name and value for name, value in metadata.items()):
-        raise InputError("--metadata: allowed is NAME=VALUE, such as category=Echo.")
+        raise InputError("--metadata: give NAME=VALUE, such as category=Echo.")
     expansions = expander_settings(options).open()(text, metadata=metadata)
     if options.expanded:
         print(expand_text(text, expansions).text, end="" if text.endswith("\n") else "\n")
@@ -59,8 +59,8 @@ def _run(options: argparse.Namespace) -> None:
 _EXPAND = """\
 expand the short forms of a note
 
-Find the short forms of a note, and rank what each may stand for by its section and the words around it. On a terminal
-the note is shown with the answers; piped, or with --json, a JSON list is printed, one object per short form.
+Find the short forms of a note, and rank what each may stand for by its section and the words around it. On a terminal,
+show the note with the answers; when piped, or with --json, print a JSON list with one object per short form.
 
 examples:
   lmcells expand "PMH: Pt with CVA in 2019, now in PT twice weekly."
@@ -100,14 +100,14 @@ def read_text(given: str, *, encoding: str = "utf-8") -> str:
 
 
 def _decode(content: bytes, encoding: str, *, name: str) -> str:
-    """Decode without changing line ends, so that offsets are the file's."""
+    """Decode without changing line endings, so that offsets match the file."""
     try:
         return content.decode(encoding)
     except LookupError:
         raise ConfigError(f"--encoding: found {encoding!r}, allowed: utf-8, cp1252, utf-16, ...") from None
     except UnicodeDecodeError as error:
         found = f"{name} is not {encoding.upper()} text (byte {error.start:,})"
-        raise FormatError(f"{found}. Name its encoding with --encoding.") from None
+        raise FormatError(f"{found}. Give its encoding with --encoding.") from None
 
 
 def render(text: str, expansions: Sequence[Expansion], *, width: int = 100, color: bool = True) -> str:
@@ -133,7 +133,7 @@ def render(text: str, expansions: Sequence[Expansion], *, width: int = 100, colo
             certainty = "def." if expansion.source == "definition" else certainty
             opening = f"  {paint(f'{written:<{written_width}}', _color(expansion))}  {name:<{name_width}}  "
             opening += f"{certainty:>5}"
-            # Alternatives stand in a column of their own, or below the names where those take its space.
+            # Alternatives have their own column, or go below the names if these take up its space.
             indent = short_indent = len(f"  {written:<{written_width}}  ")
             if len(name) <= name_width and indent + name_width + 8 <= width // 2 + 20:
                 indent += name_width + 8
@@ -198,5 +198,5 @@ def _lines(text: str, width: int, marks: list[int], mark_width: int) -> Iterator
 
 
 def _clean(text: str) -> str:
-    """Return text that a terminal shows as it is, on one line."""
+    """Return text on one line, without control characters."""
     return _CONTROL.sub("", text.replace("\t", "    ").replace("\n", " "))

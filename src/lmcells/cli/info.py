@@ -1,4 +1,4 @@
-"""`lmcells info`, `pack` and `unpack`: what a folder made by lmcells holds, and a corpus as one file."""
+"""`lmcells info`, `pack` and `unpack`: describe a folder made by lmcells, and pack a corpus into one file."""
 
 import argparse
 from collections.abc import Iterator
@@ -132,7 +132,7 @@ def _unpack(options: argparse.Namespace) -> None:
 
 def _add_info(add: Options) -> None:
     add("path FOLDER", "a corpus, a model, or default: the shipped model", type=Path)
-    add("--verify", "compare the checksum of every file")
+    add("--verify", "verify the checksum of every file")
     add.json()
 
 
@@ -151,8 +151,8 @@ def _add_unpack(add: Options) -> None:
 _INFO = """\
 describe a corpus or a model
 
-Describe a folder made by lmcells: a corpus (sizes, settings, how it was read, its most frequent
-words and sections) or a model (kind, sizes, settings, what it was trained on and how), elmo included.
+Describe a folder made by lmcells: a corpus (sizes, settings, how it was read, its most frequent words and sections) or
+a model (kind, sizes, settings, what it was trained on and how), including elmo.
 
 example:
   lmcells info corpus --verify
@@ -161,14 +161,14 @@ example:
 _PACK = """\
 write a corpus to one compressed file
 
-Write a corpus to one compressed file, to take it to a machine that has only torch and numpy.
+Write a corpus to one compressed file, to copy it to a machine that has only torch and numpy.
 
 example:
   lmcells pack corpus --output corpus.packed"""
 _UNPACK = """\
-write the corpus folder that a packed file holds
+restore a corpus folder from a packed file
 
-Write the corpus folder that was packed. Every file is checked; a damaged one is refused.
+Restore the corpus folder that was packed. Every file is verified; a damaged one is refused.
 
 example:
   lmcells unpack corpus.packed --output corpus"""

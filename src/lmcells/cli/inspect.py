@@ -54,8 +54,8 @@ def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> vi
     _print_clusters(data, options.top)
     if figure is not None:
         print(
-            f"{options.output}: {len(figure.axes[0].texts)} of {len(mapped.sections)} sections named, the others had "
-            f"no room; trustworthiness {mapped.trustworthiness:.2f}."
+            f"{options.output}: {len(figure.axes[0].texts)} of {len(mapped.sections)} sections named, the others did "
+            f"not fit; trustworthiness {mapped.trustworthiness:.2f}."
         )
 
 
@@ -211,8 +211,8 @@ _SECTIONS = """\
 which sections are alike: nearest ones, clusters and a map
 
 With a section: the nearest sections by the cosine of their embeddings, in the variational network and in the model
-network. Without: the sections in clusters (Ward's method), and with --output a map of them that keeps neighbours
-together (t-SNE); names without room are left out, those of sections with little text first. Clusters and the map need
+network. Without: the sections in clusters (Ward's method), and with --output a map that keeps neighbours together
+(t-SNE); names that do not fit are left out, starting with sections with little text. Clusters and the map need
 pip install 'lmcells[report]'.
 
 examples:
@@ -222,8 +222,8 @@ _GATE = """\
 how much weight sections get against words
 
 Show how much weight the gate gives to the section of each short form; the rest goes to the words around it. Short forms
-are those of a dataset, or those found in notes or in a text. Printed are the weights by section, whether short and
-topical sections get more, as the paper saw, and a few examples with the words right around them.
+come from a dataset, or are found in notes or in a text. The output has the weights by section, a check of whether short
+and topical sections get more, as the paper observed, and a few examples with the words around them.
 
 examples:
   lmcells inspect gate --text "MEDICATIONS: MS 2 mg IV prn."
@@ -233,8 +233,8 @@ _INTERPOLATE = """\
 set the gate by hand between a short form's words and its section
 
 Give the section of a short form more and more weight, from 0 (the words around it) to 1 (the section), and follow the
-probability of every long form: the paper's figure of MG. Without --text there are no words around it: a ranking by
-masked span then starts from an empty masked span, one by divergence from the short form itself beside no word.
+probability of every long form, as in the paper's figure of MG. Without --text there are no words around it: ranking by
+masked span then starts from an empty masked span, ranking by divergence from the short form without context words.
 
 examples:
   lmcells inspect interpolate MG --section "HOME MEDICATIONS" --output mg.svg

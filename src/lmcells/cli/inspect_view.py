@@ -1,4 +1,4 @@
-"""What the views of `lmcells inspect` share: options, opening models, and showing a result.
+"""Shared by the views of `lmcells inspect`: options, opening models, and showing a result.
 
 A view is a generator: it looks at a model, yields its data and a figure or None, and then prints the table.
 """

@@ -112,7 +112,7 @@ def _look_at_mixtures(options: argparse.Namespace, model: PretrainedModel) -> vi
             f"{each.name}: {each.n_components:,} {part}s{covered}, counted on {each.n_counted:,}{seen} occurrences\n"
             f"  variance {variance.total:.4f} = {variance.within:.4f} within {part}s + {variance.between:.4f} "
             f"between them; effectively {each.n_effective:.1f} {part}s\n"
-            f"  a meaning tells {_with_error(each.information)} nats about its {part}"
+            f"  a meaning carries {_with_error(each.information)} nats about its {part}"
         )
         if options.top:
             columns = part + " {name} | weight {weight:.3f} | variance {variance:.3f}"
@@ -199,7 +199,7 @@ _VECTORS = """\
 write the expected meaning of every word or section as vectors (word2vec, gensim)
 
 Write the expected meaning of every word, over the sections that it occurs in, or of every section, over its words, in
-the text (.txt, .vec) or binary (.bin) format of word2vec. Spaces in names become underscores: PAST_MEDICAL_HISTORY.
+word2vec's text (.txt, .vec) or binary (.bin) format. Spaces in names become underscores: PAST_MEDICAL_HISTORY.
 
 examples:
   lmcells inspect vectors --output words.bin
@@ -221,9 +221,9 @@ _SENSES = """\
 what a word is near to under different sections
 
 Compare a word's cell under each section with a list of words. The probabilities are a softmax of -KL(p(z | word,
-section) || the other word's expected meaning) over the list; "x1.4" says that a word is 1.4 times as likely as it is
-for the word's average meaning: that is where the section pulls it. Without --sections: those in which the word was seen
-most. Without --words: frequent words that distinguish the sections.
+section) || the other word's expected meaning) over the list; "x1.4" means 1.4 times as likely as for the word's average
+meaning: that is where the section pulls it. Without --sections: those in which the word was seen most. Without --words:
+frequent words that distinguish the sections.
 
 examples:
   lmcells inspect senses history --sections "SOCIAL HISTORY" "FAMILY HISTORY" --words smoking mother
@@ -232,7 +232,7 @@ _MIXTURES = f"""\
 words or sections as mixtures of Gaussians, and the divergences between them
 
 A word is a mixture of its cells under each section that it occurs in; a section (--sections) is a mixture of the cells
-of its {MOST_WORDS:,} likeliest words. Each is described, and compared with each other by KL(one || other) in nats:
+of its {MOST_WORDS:,} likeliest words. Each is described and compared with the others by KL(one || other) in nats:
 sampled, with its standard error; variational and matched, two approximations; and convex, an upper bound.
 
 examples:
@@ -241,9 +241,9 @@ examples:
 _UNCERTAINTY = """\
 words by prior variance, against frequency and number of senses
 
-How sure the model is of its words before it reads a context: the variance of their cells within a section, and between
-their sections. Below the most and least certain words come rank correlations (Spearman; 95 % by bootstrap over words)
-with frequency, the effective number of sections, and the number of long forms of a short form in an inventory.
+Show how sure the model is of its words before it reads any context: the variance of their cells within a section, and
+between their sections. Below the most and least certain words are rank correlations (Spearman; 95 % by bootstrap over
+words) with frequency, the effective number of sections, and the number of long forms of a short form in an inventory.
 
 examples:
   lmcells inspect uncertainty

@@ -1,4 +1,4 @@
-"""`lmcells inventory`: find a sense inventory in notes, check what a model knows of it, compile it into a model."""
+"""`lmcells inventory`: find a sense inventory in notes, check what a model knows about it, compile it into a model."""
 
 import argparse
 from collections import Counter
@@ -30,14 +30,14 @@ def _add_find(add: Options) -> None:
     add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
     add.output("FILE", "senses to write: .csv or .json", replaces="an inventory")
     add("--min-count N", "minimum number of notes that define a sense", number=2)
-    text = 'senses that are known, for definitions such as "left eye (OS)" (the shipped ones)'
+    text = 'known senses, for definitions such as "left eye (OS)" (the shipped ones)'
     add("--inventory FILE", text, type=Path)
     add.group("reading notes").columns()
     add.json()
 
 
 def _find(options: argparse.Namespace) -> None:
-    """Find the definitions, write the inventory and print the counts; no long form, which is note text."""
+    """Find the definitions, write the inventory and print the counts, but no long forms: they are note text."""
     _require_suffix(options.output)
     report = ReadReport()
     known = load_inventory(options.inventory) if options.inventory else shipped_inventory()
@@ -70,7 +70,7 @@ def _find(options: argparse.Namespace) -> None:
 
 def _require_suffix(output: Path) -> None:
     if output.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--output {output}: its name must end in {', '.join(SUFFIXES)}.")
+        raise InputError(f"--output {output}: the name must end in {', '.join(SUFFIXES)}.")
 
 
 def _n_ambiguous(inventory: SenseInventory) -> int:
@@ -81,12 +81,12 @@ def _add_check(add: Options) -> None:
     add("inventory INVENTORY", "senses, JSON or CSV", type=Path)
     add("--model MODEL", "model folder, or default (shipped)", default=DEFAULT)
     add("--corpus CORPUS", "also count the senses in this corpus", type=Path)
-    add("--all", f"list everything, not only the {_N_SHOWN} worst of each")
+    add("--all", f"list everything, not only the {_N_SHOWN} worst of each kind")
     add.json()
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Check what can be read, and fail at the end if some rows cannot."""
+    """Check the readable rows, and fail at the end if there are others."""
     placed, bad_rows = read_rules(options.inventory)
     rules = [rule for _, rule in placed]
     layer = extend(SenseInventory(), rules)
@@ -152,7 +152,7 @@ def _check(options: argparse.Namespace) -> None:
         _print_list("not known by occurrences", [_sense_line(each, nearest) for each in shown], n=len(worst))
     if bad_rows:
         found = f"{options.inventory}: {len(bad_rows):,} rows cannot be used"
-        raise InventoryError(f"{found}. Correct those listed above.")
+        raise InventoryError(f"{found}. Correct the rows listed above.")
 
 
 def _sense_line(known: inventory_check.SenseKnowledge, nearest: Mapping[str, str]) -> str:
@@ -179,7 +179,7 @@ def _add_compile(add: Options) -> None:
     add("--min-count N", "how often a long form must occur in the corpus (4)", type=at_least(1))
     text = "maximum number of phrases in the phrase store; the rarest others are dropped (no limit)"
     add("--prototypes N", text, type=at_least(1), dest="max_prototypes")
-    text = "senses whose long forms are kept in the store too; may be repeated"
+    text = "senses whose long forms are also kept in the store; may be repeated"
     add("--long-forms INVENTORY", text, type=Path, **REPEATED)
     add("--device auto|cpu|cuda", "where to compute (auto)", default="auto")
     add.json()
@@ -211,7 +211,7 @@ def _compile(options: argparse.Namespace) -> None:
             raise InputError(f"--output {options.output} cannot be written: {why}.") from error
     titles = {
         "n_senses": "senses",
-        "n_senses_found": "senses that the corpus has",
+        "n_senses_found": "senses found in the corpus",
         "n_added": "phrases added",
         "n_replaced": "phrases replaced",
         "n_kept": "phrases kept, known from more occurrences",
@@ -221,13 +221,13 @@ def _compile(options: argparse.Namespace) -> None:
 
 
 def _add_link(add: Options) -> None:
-    add("inventory INVENTORY", "senses, CSV, TSV or JSON; shipped: those of the package")
+    add("inventory INVENTORY", "senses, CSV, TSV or JSON; or shipped: those of the package")
     add_file = add.either()
     add_file("--concepts CONCEPT.csv", "OMOP's table of concepts", type=Path)
     add_file("--umls MRCONSO.RRF", "UMLS's table of names", type=Path)
     text = "only concepts of this vocabulary, such as SNOMED or SNOMEDCT_US; may be repeated"
     add("--vocabulary NAME", text, **REPEATED)
-    written = "senses to write: .csv, .tsv or .json; FILE.report.csv says how"
+    written = "senses to write: .csv, .tsv or .json; FILE.report.csv says how each was linked"
     add.output("FILE", written, replaces="an inventory")
     add.json()
 
@@ -251,10 +251,10 @@ def _link(options: argparse.Namespace) -> None:
     n_by: Counter[str] = Counter(link.outcome for link in links)
     titles = {
         "exact": "linked by a name",
-        "normalised": "linked by a name but for spelling",
+        "normalised": "linked by a name that differs in spelling",
         "ambiguous": "ambiguous: several concepts have the name",
         "missing": "no concept has the name",
-        "kept": "had a concept",
+        "kept": "already had a concept",
     }
     counts = {name: n_by.get(name, 0) for name in titles}
     summary = {"inventory": str(options.output), "report": str(report), **counts}
@@ -267,7 +267,7 @@ propose an inventory from the definitions in notes
 
 Find the abbreviation definitions in notes, "atrial fibrillation (AF)" or "AF = atrial fibrillation", and write them as
 an inventory. Spellings of one long form become forms of one sense, the most frequent first. Look through it before you
-use it: `lmcells inventory check` says where.
+use it; `lmcells inventory check` shows where to look.
 
 examples:
   lmcells inventory find NOTEEVENTS.csv.gz --output senses.csv --min-count 5
@@ -275,29 +275,29 @@ examples:
 _CHECK = """\
 find duplicates, and senses that a model cannot know
 
-List the rows of an inventory that cannot be used, with their lines. Say which entries may be the same thing twice, and
-what a model knows of each sense: frequent (by its occurrences), words (by its words alone) or unknown (not at all: it
-will always be ranked last).
+List the rows of an inventory that cannot be used, with their lines; entries that may be the same thing twice; and what
+a model knows about each sense: frequent (by its occurrences), words (by its words alone) or unknown (nothing: it will
+always be ranked last).
 
 examples:
   lmcells inventory check senses.csv
   lmcells inventory check senses.json --model model --corpus corpus --all"""
 _LINK = """\
-fill concept ids from OMOP's or UMLS's names
+fill in concept ids from the names of OMOP or the UMLS
 
-Look the long forms of an inventory up among the names of OMOP's CONCEPT table or UMLS's MRCONSO.RRF (your own, licensed
-copies), and write it with their concept ids: exact names first, then names that differ in hyphens, number or
-punctuation. A sense whose name several concepts have stays as it is, and the report names them.
+Look up the long forms of an inventory among the names of OMOP's CONCEPT table or the UMLS file MRCONSO.RRF (your own,
+licensed copies), and write the inventory with their concept ids: exact names first, then names that differ in hyphens,
+number or punctuation. If several concepts have a sense's name, it stays unlinked, and the report lists them.
 
 examples:
   lmcells inventory link shipped --concepts CONCEPT.csv --vocabulary SNOMED --output linked.csv
   lmcells inventory link senses.csv --umls MRCONSO.RRF --output linked.csv
   lmcells annotate note.csv --inventory linked.csv --output note_nlp.csv --output-format omop"""
 _COMPILE = """\
-a copy of a model that knows an inventory's long forms
+teach a copy of a model an inventory's long forms
 
-Read the occurrences of an inventory's long forms in a corpus, and write a copy of a model that knows them by these.
-The corpus may be any that `lmcells prepare` made, with words and section names of its own.
+Read the occurrences of an inventory's long forms in a corpus, and write a copy of a model that knows them from these
+occurrences. Any corpus made by `lmcells prepare` will do, with its own words and section names.
 
 example:
   lmcells inventory compile senses.csv --corpus corpus --model default --output model-with-senses"""
@@ -310,9 +310,9 @@ _ACTIONS = {
 _INVENTORY = """\
 find, check, link or compile a sense inventory
 
-Find a sense inventory: the abbreviations that notes define. Check it: entries that say the same twice, and what a
-model knows of each sense. Link it with the concepts of a terminology. Or compile it: a copy of a model that also knows
-its long forms by their occurrences in a corpus.
+Find a sense inventory: the abbreviations that notes define. Check it: duplicate entries, and what a model knows about
+each sense. Link it to the concepts of a terminology. Or compile it: write a copy of a model that also knows its long
+forms from their occurrences in a corpus.
 
 examples:
   lmcells inventory find notes/ --output senses.csv

@@ -1,6 +1,6 @@
-"""`lmcells`: finds the command, runs it, and turns what goes wrong into one line and an exit code.
+"""`lmcells`: finds the command, runs it, and turns errors into one line and an exit code.
 
-argparse rather than typer: commands must start where there is only torch and numpy, and start quickly.
+argparse rather than typer: commands must start quickly, on machines that have only torch and numpy.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import lmcells
 from lmcells.cli.arguments import Command, refuse_existing_outputs
 from lmcells.errors import LmcellsError
 
-# Each command, and the module of `lmcells.cli` that has it in its `COMMANDS`, if that has another name.
+# Each command, with the module of `lmcells.cli` that defines it if it has another name.
 _NAMES = (
     "expand annotate audit:annotate export:annotate serve review:serve inventory prepare train calibrate:evaluate "
     "dataset evaluate reproduce inspect info pack:info unpack:info completion"
@@ -41,10 +41,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def build_parser(names: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
-    """Return the parser of some commands, each of them imported."""
+    """Return the parser of some commands, importing each of them."""
     parser = _Parser(
         prog="lmcells",
-        description="Zero-shot clinical acronym expansion by Latent Meaning Cells.",
+        description="Zero-shot clinical acronym expansion with Latent Meaning Cells.",
         epilog="`lmcells COMMAND --help` explains a command, with an example.",
     )
     parser.add_argument("--version", action="version", version=f"lmcells {lmcells.__version__}")
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"lmcells {options.command}: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
-        again = ". Go on with the same command and --resume" if _can_resume(options) else ""
+        again = ". Continue with the same command and --resume" if _can_resume(options) else ""
         print(f"lmcells {options.command}: interrupted{again}.", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has closed it
@@ -97,5 +97,5 @@ def _can_resume(options: argparse.Namespace) -> bool:
 
 def _discard_output() -> None:
     """Discard buffered output, so that Python does not fail once more at exit."""
-    with suppress(OSError, ValueError):  # it may be no file
+    with suppress(OSError, ValueError):  # it may not be a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

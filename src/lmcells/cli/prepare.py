@@ -20,7 +20,7 @@ def _add_arguments(add: Options) -> None:
     words = f"keep words seen more than N times ({defaults.min_count})"
     add("--min-count N", words, type=int, default=defaults.min_count)
     add("--min-header-count N", f"headers seen at least N times get an id ({least})", type=int, default=least)
-    add("--exclude-ids FILE", "ids of notes to leave out, or a dataset", type=Path)
+    add("--exclude-ids FILE", "ids of notes to leave out, or a dataset with these ids", type=Path)
     add("--stop-words", 'also read words such as "of" and "the"')
     text = "share of sections in which a short form that the note defines is read as its long form (0)"
     add("--spell-out SHARE", text, type=float, default=defaults.spelled_out, dest="spelled_out")
@@ -59,8 +59,8 @@ def _summary(corpus: Corpus) -> list[tuple[str, Any]]:
 _PREPARE = """\
 turn notes into a corpus for training
 
-Read clinical notes, find their sections and words, and write a compact corpus that training reads through
-memory maps. Files may be plain or gzip; folders are read in sorted order.
+Read clinical notes, find their sections and words, and write a compact, memory-mapped corpus for training. Files may
+be plain or gzipped; folders are read in sorted order.
 
 examples:
   lmcells prepare NOTEEVENTS.csv.gz --output corpus --sections paper

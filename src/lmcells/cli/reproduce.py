@@ -1,4 +1,4 @@
-"""`lmcells reproduce`: the whole protocol of the paper, from notes to report."""
+"""`lmcells reproduce`: the paper's whole protocol, from notes to report."""
 
 import argparse
 import os
@@ -13,8 +13,8 @@ from lmcells.errors import InputError
 def _add_arguments(add: Options) -> None:
     add("--config FILE", "protocol, TOML", required=True, type=Path)
     add("--output REPORT_DIR", "folder for all results", required=True, type=Path)
-    add("--data FOLDER", "folder of the training text (the variable LMCELLS_DATA)", type=Path)
-    add("--steps", "list the steps with their states; run nothing")
+    add("--data FOLDER", "folder of the training text (the environment variable LMCELLS_DATA)", type=Path)
+    add("--steps", "list the steps and their states; run nothing")
     add("--only PATTERN", "only these steps; may be repeated", **REPEATED)
     add("--minutes N", "start no step after N minutes (no limit)", type=float)
     add("--jobs N", "train and evaluate N runs in parallel (1)", type=int, default=1)
@@ -61,7 +61,7 @@ def _run(options: argparse.Namespace) -> None:
             print(f"  {name:<{width}}  {state}{f': {why}' if why else ''}")
     n_left = sum(not steps.is_done(step.name) for step in chosen)
     if not had_time:
-        print(f"lmcells reproduce: {n_left} steps are left; run the command again to go on.", file=sys.stderr)
+        print(f"lmcells reproduce: {n_left} steps are left; run it again to continue.", file=sys.stderr)
     elif n_left and not options.steps:
         raise InputError(f"{n_left} of {len(states)} steps are not done, for the reasons above.")
 
@@ -74,9 +74,9 @@ def _say(message: str) -> None:
 _REPRODUCE = """\
 run the paper's whole protocol: corpus, all models, all seeds, report
 
-Do everything that a protocol asks for: build the corpus, train every model with every seed, score them on every
-dataset, and write the report. Each step is done once: run the command again after a stop of any kind, and it goes on;
-change a setting, and what depends on it is done again.
+Run a whole protocol: build the corpus, train every model with every seed, score the models on every dataset, and write
+the report. After an interruption, run the command again to continue. If you change a setting, only the steps that
+depend on it are repeated.
 
 PATTERN is a step or a group of steps: dataset, corpus, train, train/lmc-*, evaluate, evaluate/DATASET, select,
 report.

@@ -1,4 +1,4 @@
-"""`lmcells serve` and `lmcells review`: expansion over HTTP, and a page to try it on or to review notes."""
+"""`lmcells serve` and `lmcells review`: expansion over HTTP, with a page to try it and to review notes."""
 
 import argparse
 import getpass
@@ -33,16 +33,16 @@ def _add_serve(add: Options) -> None:
     add("--reviews FILE", "file for the reviewers' decisions (SQLite, mode 0600)")
     add.expander()
     add("--workers N", "processes (1)", type=int, default=1)
-    add("--log-format", "of the log on standard error", one_of=("text", "json"))
-    add("--check", "only ask the service on this port whether it is ready")
+    add("--log-format", "format of the log on standard error", one_of=("text", "json"))
+    add("--check", "only check whether the service on this port is ready")
     add = add.group("access")
     add("--token-file FILE", "tokens that clients may send, one per line", type=Path)
     add("--tls-certificate FILE", "PEM file: serve https", dest="certificate")
     add("--tls-key FILE", "its private key, unless it is in the same file", dest="key")
-    text = "name by which clients may call it, repeatable (on 127.0.0.1: localhost; else any)"
+    text = "host name that clients may use; may be repeated (on 127.0.0.1: localhost; else any)"
     add("--allowed-host NAME", text, **REPEATED)
     add("--root-path PATH", "path under which a proxy serves it, such as /acronyms", default="")
-    add("--trusted-proxy IP", "proxy whose X-Forwarded-For is believed, repeatable", **REPEATED)
+    add("--trusted-proxy IP", "proxy whose X-Forwarded-For is trusted; may be repeated", **REPEATED)
     add = add.group("limits")
     for each in fields(ServiceSettings):
         if each.metadata:
@@ -64,7 +64,7 @@ def _serve(options: argparse.Namespace) -> None:
     if options.root_path and not re.fullmatch(r"(/[\w.~-]+)+", options.root_path):
         raise ConfigError(f"--root-path: found {options.root_path!r}, allowed: a path such as /acronyms.")
     if options.key and not options.certificate:
-        raise ConfigError("--tls-key: found without --tls-certificate. Give both.")
+        raise ConfigError("--tls-key needs --tls-certificate. Give both.")
     tokens: tuple[str, ...] = (os.environ[TOKEN],) if TOKEN in os.environ else ()
     if options.token_file:
         tokens += read_tokens(options.token_file)
@@ -94,7 +94,7 @@ def _add_review(add: Options) -> None:
 
 def _review(options: argparse.Namespace) -> None:
     if options.reviews is None:
-        raise InputError("give --reviews FILE, where decisions are kept. It is made if it does not exist.")
+        raise InputError("give --reviews FILE, the file for decisions. It is created if it does not exist.")
     if options.export and not Path(options.reviews).exists():
         raise InputError(f"--reviews {options.reviews} does not exist. Give a file with reviews.")
     store = ReviewStore(Path(options.reviews))
@@ -150,7 +150,7 @@ def _free_port(host: str) -> int:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (ImportError, KeyError, OSError):  # nobody is logged in under a name
+    except (ImportError, KeyError, OSError):  # the user has no name
         return "reviewer"
 
 
@@ -158,7 +158,7 @@ _SERVE = """\
 expand over HTTP, with a page for the browser
 
 Answer POST /v1/expand (one note or several), GET /v1/inventory, /metrics (Prometheus), /livez and /readyz, and
-/v1/explore for a look into the model; serve a page for all of it at /, and one of the API at /docs.
+/v1/explore for a look inside the model; serve a page for all of these at /, and the API documentation at /docs.
 Notes of all clients are expanded together, short ones first. No note text is logged. If the environment variable
 LMCELLS_TOKEN or a token file is given, clients must send `Authorization: Bearer TOKEN`. On SIGTERM, requests already
 accepted are answered first.
@@ -171,12 +171,12 @@ examples:
 _REVIEW = """\
 review expansions on a page, and keep the decisions
 
-Open the page of `lmcells serve` on notes to review: those with the most doubt and with the most frequent unknown forms
+Open the page of `lmcells serve` with notes to review; those with the most doubts and the most frequent unknown forms
 come first. Decisions are kept in the file of --reviews (SQLite, mode 0600), with the text of the notes, until they are
-deleted on the page. Several reviewers may share the file, also at the same time.
-They are exported on the page, or with --export: corrected annotations (annotations.jsonl, or note_nlp.csv for OMOP), a
+deleted on the page. Several reviewers may share the file, even at the same time.
+Export decisions on the page or with --export: corrected annotations (annotations.jsonl, or note_nlp.csv for OMOP), a
 site inventory (site_inventory.csv, for --inventory), and labelled notes (labelled.jsonl, for lmcells evaluate --notes).
-The page is on a free port unless --port names one, and is opened with a new token unless LMCELLS_TOKEN is set.
+The page uses a free port unless --port is given, and a new token unless LMCELLS_TOKEN is set.
 
 examples:
   lmcells review notes.jsonl --reviews reviews.db

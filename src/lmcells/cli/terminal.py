@@ -1,6 +1,6 @@
 """What commands print: tables and JSON on standard output, progress on standard error.
 
-Not rich: one line needs no library of 13 MB, and a bare GPU machine has none.
+Not rich: one line does not need a library of 13 MB, which a bare GPU machine does not have.
 """
 
 import argparse
@@ -38,7 +38,7 @@ class ProgressLine:
         self.update(f"{left}{n_notes:,} notes, {speed}")
 
     def counting(self, notes: Iterable[Note]) -> Iterator[Note]:
-        """Pass notes on, and show how many there were."""
+        """Yield the notes, and show how many there were."""
         n_characters = 0
         for n_notes, note in enumerate(notes, start=1):
             yield note
@@ -47,7 +47,7 @@ class ProgressLine:
                 self.notes(n_notes, n_characters)
 
     def update(self, message: str) -> None:
-        """Show a message in place of the last one, unless that is only just there."""
+        """Show a message in place of the last one, unless that one is too recent."""
         if time.monotonic() - self._last < self._interval:
             return
         self._last = time.monotonic()
@@ -72,7 +72,7 @@ def clock(seconds: float) -> str:
 
 
 def has_colors(stream: TextIO) -> bool:
-    """Whether to send a stream colours: to a terminal that knows them, unless the user wants none."""
+    """Whether to write colours to a stream: only to a terminal that supports them, unless the user wants none."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -82,7 +82,7 @@ def print_json(value: Any) -> None:
 
 
 def print_result(options: argparse.Namespace, data: Mapping[str, Any], tables: Iterable[Table]) -> None:
-    """Print a command's result: all of it as JSON where --json asks for it, else its tables."""
+    """Print a command's result: all of it as JSON with --json, else its tables."""
     if options.json:
         print_json(data)
     else:
@@ -124,7 +124,7 @@ def print_rows(rows: Iterable[Mapping[str, Any]], columns: str, *, left: Sequenc
 
 
 def account_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a reading skipped or warned of, how often, and where first: rows of a `ReadReport` as plain data."""
+    """Rows for what reading skipped or warned about: how often, and where first (a `ReadReport` as plain data)."""
     places = report["first_seen"]
     return [
         (f"{kind}: {reason}", f"{n:,}" + (f" (first at {places[reason]})" if places.get(reason) else ""))

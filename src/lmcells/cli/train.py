@@ -12,7 +12,7 @@ from lmcells.cli.terminal import ProgressLine, print_result
 from lmcells.pretrain import ELMO, KINDS, train
 from lmcells.training import PRESETS, TrainingStopped, TrainingWarning
 
-_ASKED_FOR = ("seed", "settings", "corpus")  # what a record repeats of the command line
+_ASKED_FOR = ("seed", "settings", "corpus")  # parts of a record that only repeat the command line
 _SETTINGS = ("epochs", "seed", "batch_size", "learning_rate", "metadata")  # of training, and flags
 
 
@@ -22,9 +22,9 @@ def _add_arguments(add: Options) -> None:
     add("--from MODEL", "model to adapt: default, or a model folder", dest="from_model")
     add = add.group("settings")
     add("--kind", "kind of model (lmc)", choices=KINDS)
-    text = "paper: to the letter; tuned: the paper's model, tuned; default: the best measured; "
+    text = "paper: to the letter; tuned: the paper's model, tuned; default: the best we have measured; "
     add("--preset", text + "adapt: for --from", choices=PRESETS)
-    text = "TOML file with [model] ([language_model] of elmo) and [training]; it may name a preset"
+    text = "TOML file with [model] (for elmo [language_model]) and [training]; it may name a preset"
     add("--config FILE", text, type=Path)
     add("--epochs N", "passes over the corpus")
     add("--batch-size N", "center words per step, of all processes together")
@@ -34,10 +34,10 @@ def _add_arguments(add: Options) -> None:
     text = "any other setting of the TOML file; may be repeated"
     add("--set TABLE.KEY=VALUE", text, dest="overrides", **REPEATED)
     add = add.group("saving")
-    text = "of the stored weights; int8: word vectors in eight bits, the rest in sixteen"
+    text = "type of the stored weights; int8: word vectors in eight bits, the rest in sixteen"
     add("--dtype", text, one_of=("float32", "float16", "int8"))
     add("--prototypes N", "maximum number of phrases in the phrase store, 50 bytes each (128000)", type=int)
-    text = "senses whose long forms enter the store first, besides the shipped ones; may be repeated"
+    text = "senses whose long forms go into the store first, besides the shipped ones; may be repeated"
     add("--long-forms INVENTORY", text, type=Path, **REPEATED)
     add = add.running(resumes="a run")
     add.overwrite(replaces="a model and its MODEL.training")
@@ -91,8 +91,8 @@ _TRAIN = """\
 train a model on a corpus
 
 Train Latent Meaning Cells (lmc), or the paper's baselines bsg, mbsge and elmo, on a corpus made by `lmcells prepare`.
-Settings come from a preset, then a TOML file, then flags; the later wins. metrics.jsonl and checkpoints are written to
-MODEL.training, the finished model to MODEL; after a stop, --resume continues from the last checkpoint.
+Settings come from a preset, then a TOML file, then flags; later ones win. metrics.jsonl and checkpoints are written to
+MODEL.training, the finished model to MODEL. After an interruption, --resume continues from the last checkpoint.
 
 examples:
   lmcells train corpus --output model

@@ -114,7 +114,7 @@ def assemble(
 
 
 HashArrays = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""Hashes of words, their counts, and the place of each word's first occurrence."""
+"""Hashes of words, their counts, and the position of each word's first occurrence."""
 
 
 def _count_words(shards: Sequence[tuple[int, Path]], *, section_ids: dict[str, int]) -> HashArrays:

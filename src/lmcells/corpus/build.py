@@ -56,8 +56,8 @@ def build_corpus(
     corpus = build_corpus("notes/", output="corpus", settings=CorpusSettings(min_count=5), workers=8)
     corpus.manifest.report  # how many notes were read, excluded and skipped, and why
 
-    `exclude_ids` names a file of note ids to leave out, or a dataset whose notes to leave out. `resume` continues a
-    build of the same notes and settings that was stopped.
+    `exclude_ids` is a file of note ids to leave out, or a dataset whose notes are left out. `resume` continues an
+    interrupted build of the same notes and settings.
     """
     if workers < 1:
         raise ConfigError(f"workers: found {workers}, allowed: 1 or more.")
@@ -220,7 +220,7 @@ def _read_excluded(path: Path, _checksum: str | None) -> frozenset[str]:
 
 
 class _Task(NamedTuple):
-    """Files, or a part of one, that a worker reads and turns into shards; or else notes that were read already."""
+    """Files, or a part of one, that a worker reads and turns into shards; or notes that have already been read."""
 
     tally: _Tally  # so far
     group: int = 0  # in the names of the shards

@@ -35,7 +35,7 @@ _BROKEN = (
 def pack_corpus(corpus: Corpus, output: Path, *, overwrite: bool = False) -> int:
     """Write a corpus to one file and return its size in bytes."""
     if output.exists() and not overwrite:
-        raise InputError(f"{output} exists already. Choose another output, or replace it with --overwrite.")
+        raise InputError(f"{output} already exists. Choose another output, or replace it with --overwrite.")
     output.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(output) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_LZMA) as archive:
         for name in (files.MANIFEST, *corpus.manifest.files):

@@ -67,7 +67,7 @@ def resolve(shard: Shard, section_ids: dict[str, int]) -> ResolvedShard:
     tokens = shard.tokens[np.repeat(kept_parts.ravel(), lengths.ravel())]
     segment_tokens = np.add.reduceat((lengths * kept_parts).sum(axis=1), begins)
 
-    repeats = np.flatnonzero(tokens[1:] == tokens[:-1]) + 1  # a word right after itself in a segment
+    repeats = np.flatnonzero(tokens[1:] == tokens[:-1]) + 1  # an immediately repeated word in a segment
     segment_ends = np.cumsum(segment_tokens)  # where the next segment starts
     repeats = repeats[segment_ends[np.searchsorted(segment_ends, repeats)] != repeats]
     return ResolvedShard(

@@ -1,4 +1,4 @@
-"""What a corpus should contain, and which notes to leave out."""
+"""Settings of a corpus, and notes to leave out."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ class CorpusSettings:
         check_fields(self)
 
     def to_dict(self, *, metadata_columns: Sequence[str]) -> dict[str, Any]:
-        """Return the settings for a manifest, which has the header rules by checksum."""
+        """Return the settings for a manifest, with the checksum of the header rules."""
         rules = sha256(self.header_rules) if self.header_rules and self.header_rules.is_file() else None
         named = {"metadata_columns": list(metadata_columns), "header_rules": rules}
         return asdict(self) | named | {"spelled_out": float(self.spelled_out)}

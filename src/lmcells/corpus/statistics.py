@@ -1,4 +1,4 @@
-"""What is derived from the tokens: occurrences of words, counts by metadata, and subsampling of frequent words."""
+"""Statistics of the tokens: occurrences of words, counts by metadata, and subsampling of frequent words."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -216,7 +216,7 @@ def _in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
 
 
 TokenSections = tuple[int, npt.NDArray[np.integer], npt.NDArray[np.integer]]
-"""The position of the first of some tokens in a row, the tokens, and the section of each."""
+"""The position of the first of several consecutive tokens, the tokens, and the section of each."""
 
 
 def create_occurrences(

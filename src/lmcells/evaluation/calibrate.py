@@ -1,8 +1,8 @@
-"""Do probabilities mean what they say, and what is gained by answering only when sure?
+"""Calibration: do probabilities match accuracy, and what is gained by answering only when sure?
 
 Calibrations are fitted to reverse-substituted mentions: long forms in training text, replaced by their short form, so
 no labels are needed. Measures take `confidence` (the probability of the answer given) and `is_right`, one value per
-example. Examples with equal confidence cannot be told apart, so their order never matters.
+example. Examples with equal confidence are grouped, so their order never matters.
 """
 
 import random
@@ -72,7 +72,7 @@ def coverage_curve(confidence: npt.ArrayLike, is_right: npt.ArrayLike) -> Covera
 
 
 def coverage_at_precision(confidence: npt.ArrayLike, is_right: npt.ArrayLike, *, precision: float) -> float:
-    """The largest share of examples that one threshold answers with at least this accuracy; 0 when none does."""
+    """The largest share of examples that a threshold can answer at this accuracy or better; 0 if there is none."""
     curve = coverage_curve(confidence, is_right)
     return float(curve.coverage.max(where=curve.accuracy >= precision, initial=0.0))
 
@@ -128,10 +128,10 @@ def take_out(mentions: Sequence[ScoredMention], *, seed: int) -> list[ScoredMent
 
 
 def fit_calibration(mentions: Sequence[ScoredMention], *, precision: float = 0.95) -> Calibration:
-    """Fit the temperature and the score of "no sense fits" by likelihood, and the threshold by what it should achieve.
+    """Fit the temperature and the score of "no sense fits" by likelihood, and the threshold by the desired precision.
 
-    The score of none is fitted to the mentions as they are and with senses taken out, as many of each; the threshold is
-    the lowest at which a share of `precision` of the answers is right.
+    The score of none is fitted to the mentions with all senses and with senses removed, in equal parts; the threshold
+    is the lowest at which a share of `precision` of the answers is right.
     """
     known = [mention for mention in mentions if np.isfinite(mention.scores[mention.truth])]
     if len(known) < MIN_MENTIONS:
@@ -157,7 +157,7 @@ def fit_calibration(mentions: Sequence[ScoredMention], *, precision: float = 0.9
 
 
 def _table(mentions: Sequence[ScoredMention]) -> tuple[Floats, tuple[npt.NDArray[np.intp], list[int]]]:
-    """Return the scores of all candidates, with a last column for none, and where the true ones are: (n, K + 1)."""
+    """Return the scores of all candidates, with a last column for none, and a mask of the true ones: (n, K + 1)."""
     table = np.full((len(mentions), max(each.scores.size for each in mentions) + 1), -np.inf)
     for row, mention in zip(table, mentions, strict=True):
         row[: mention.scores.size] = mention.scores
@@ -172,7 +172,7 @@ def _surprise(scores: Floats, of_truth: Floats) -> float:
 def report_calibration(
     mentions: Sequence[ScoredMention], calibration: Calibration
 ) -> dict[str, int | float | None]:
-    """Measure what a calibration achieves, by the names of the measures in `lmcells calibrate --json`."""
+    """Measure a calibration; names as in `lmcells calibrate --json`."""
     sure, right = _answers(mentions, calibration)
     given = np.array([calibration.judge(mention.scores)[1] is None for mention in mentions])
     several = [mention for mention in mentions if mention.scores.size > 1]
@@ -187,12 +187,12 @@ def report_calibration(
         "n": len(mentions),
         "accuracy": float(right.mean()),
         "calibration_error": expected_calibration_error(sure, right),  # 15 bins of equal mass
-        # Where a fifth of all senses is taken out, so that any answer on their mentions is wrong; mean of five draws:
+        # With a fifth of all senses removed, so that any answer to their mentions is wrong; mean of five draws:
         "calibration_error_without_a_fifth": float(np.mean(errors)) if errors else None,
         "coverage_at_95": coverage_at_precision(sure, right, precision=0.95),
         "answered": float(given.mean()),  # with the calibration's own thresholds
         "precision": float(right[given].mean()) if given.any() else 0.0,  # of those answered
-        # Telling mentions whose true sense was taken out from the others:
+        # Detecting mentions whose true sense was removed:
         "none_fits_auroc": auroc([*best, *without_truth], [True] * len(best) + [False] * len(without_truth)),
     }
 

@@ -1,8 +1,8 @@
 """CASI, the Clinical Abbreviation Sense Inventory -> a dataset: the rows that pass the paper's filters.
 
-Published: `AnonymizedClinicalAbbreviationsAndAcronymsDataSet.txt`, seven columns between pipes, no quotes, no header,
-Windows-1252 bytes here and there, and now and then a pipe inside the last column. Re-saved by the authors of the
-paper: a comma CSV with a header and, in a first column without a name, the row's position in the published file.
+Published: `AnonymizedClinicalAbbreviationsAndAcronymsDataSet.txt`, seven columns separated by pipes, no quotes, no
+header, a few Windows-1252 bytes, and sometimes a pipe inside the last column. Re-saved by the authors of the paper: a
+comma CSV with a header and, in a first column without a name, the row's position in the published file.
 """
 
 import csv
@@ -26,7 +26,7 @@ from lmcells.notes.tokens import iterate_tokens, spell
 COLUMNS = ("sf", "target_lf", "sf_rep", "start_idx", "end_idx", "section", "context")
 CANONICAL_COLUMNS = ("sf", "target_lf_sense", "target_label")
 _EXPECTED = (
-    f"Expected CASI as published, {len(COLUMNS)} columns between '|', or a CSV with the columns "
+    f"Expected CASI as published, {len(COLUMNS)} columns separated by '|', or a CSV with the columns "
     f"{', '.join(COLUMNS)}."
 )
 
@@ -45,7 +45,7 @@ def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[Example]:
         lines = _decoded(file, report, path)
         first = next(lines, None)
         if first is None:
-            raise FormatError(f"{path} holds no row. {_EXPECTED}")
+            raise FormatError(f"{path} has no rows. {_EXPECTED}")
         is_published = first[1].count("|") >= len(COLUMNS) - 1
         lines = chain((first,), lines)
         for line, number, cells in _published_cells(lines) if is_published else _resaved_cells(lines, path):
@@ -63,7 +63,7 @@ def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[Example]:
 
 
 def _decoded(lines: Iterable[bytes], report: ReadReport, path: Path) -> Iterator[Line]:
-    """Decode line by line, and leave blank ones out. One stray byte must not shift the offsets of other lines."""
+    """Decode line by line, without blank lines. One stray byte must not shift the offsets of other lines."""
     for number, content in enumerate(lines, start=1):
         for encoding in ("utf-8", "cp1252", "latin-1"):  # the last one accepts any byte
             with suppress(UnicodeDecodeError):
@@ -158,7 +158,7 @@ _WORD = re.compile(r"\w+")
 
 
 def split_correction(long_form: str) -> tuple[str, str | None]:
-    """Split "central venous pressure:CVP", a sense of another short form: the writer's slip."""
+    """Split "central venous pressure:CVP", a sense of another short form: the writer made a mistake."""
     match = _CORRECTION.search(long_form)
     return (long_form[: match.start()].strip(), match[1].upper()) if match else (long_form, None)
 
@@ -185,7 +185,7 @@ def _where(keep: Callable[[Example], object]) -> Filter:
 
 
 def _without_duplicates(rows: list[Example]) -> list[Example]:
-    """Without rows that have the long form and the words of an earlier one."""
+    """Drop rows with the same long form and words as an earlier row."""
     first: dict[tuple[str, str], Example] = {}
     for row in rows:
         first.setdefault((row.long_form, " ".join(_WORD.findall(row.text.lower()))), row)
@@ -296,7 +296,7 @@ def _name_senses(
 ) -> tuple[list[Example], dict[tuple[str, str], Sense]]:
     """Give every row the name of its sense; return the rows, and the senses by short form and name.
 
-    Spellings that differ in case alone are one sense, named as it was first written.
+    Spellings that differ only in case are one sense, named by the first spelling.
     """
     named: list[Example] = []
     senses: dict[tuple[str, str], Sense] = {}

@@ -1,4 +1,4 @@
-"""Labelled short forms in their context, files of them, how notes are split, and maps of foreign section headers.
+"""Datasets of labelled short forms: reading and writing them, splits of notes, and maps of foreign section headers.
 
 A dataset is JSON lines, each with these fields:
 
@@ -67,7 +67,7 @@ def read_dataset(path: Path, *, report: ReadReport) -> Iterator[Example]:
             report.n_read += 1
             yield example
     if not n_read:
-        what = f"{path} holds no example ({first_reason or 'only blank lines'})"
+        what = f"{path} has no examples ({first_reason or 'only blank lines'})"
         raise FormatError(f"{what}. A dataset is JSON lines, made by: lmcells dataset")
 
 
@@ -116,7 +116,7 @@ def parse_example(content: bytes) -> Example:
 
 
 def spells(written: str, short_form: str) -> bool:
-    """Whether a text is the short form, up to case, dots and a plural ending."""
+    """Whether a text is the short form, ignoring case, dots and a plural ending."""
     written, short_form = (
         each.casefold().replace(".", "").replace("’", "'") for each in (written, short_form)
     )
@@ -124,7 +124,7 @@ def spells(written: str, short_form: str) -> bool:
 
 
 def rank_of(name: str, *, seed: int | str = "") -> int:
-    """Return a pseudo-random 64-bit number that depends on the name and the seed alone."""
+    """Return a pseudo-random 64-bit number that depends only on the name and the seed."""
     digest = hashlib.blake2b(f"{seed}\0{name}".encode(errors="surrogatepass"), digest_size=8)
     return int.from_bytes(digest.digest(), "big")
 
@@ -134,7 +134,7 @@ _SPLIT = "Write it as dev=0.1,test=0.2."
 
 @dataclass(frozen=True, slots=True)
 class NoteSplit:
-    """Named parts of the notes and their shares. The part of a note depends on its id alone."""
+    """Named parts of the notes and their shares. The part of a note depends only on its id."""
 
     shares: Mapping[str, float]  # notes beyond their sum are in no part
 
@@ -161,7 +161,7 @@ class NoteSplit:
         return cls(shares)
 
     def part_of(self, note_id: str) -> str | None:
-        """Return the part of a note, None where it is in no part."""
+        """Return the part of a note, or None."""
         position = rank_of(note_id, seed="split") / 2**64
         for name, share in self.shares.items():
             if position < share:
@@ -191,7 +191,7 @@ def map_section(section: str | None, targets: SectionMap) -> tuple[str | None, s
 def load_section_map(path: Path) -> SectionMap:
     """Read a manual map: CSV of two columns (foreign, known) under a header line, or a JSON object.
 
-    An empty cell or null says that a header has no counterpart. Case and punctuation of headers do not matter.
+    An empty cell or null means that a header has no counterpart. Case and punctuation of headers are ignored.
     """
     section_map: dict[str, str | None] = {}
     with reading(path, "section map") as text:
@@ -219,7 +219,7 @@ def load_section_map(path: Path) -> SectionMap:
 
 @contextmanager
 def reading(path: Path, what: str) -> Iterator[str]:
-    """Yield the text of a small table; one that cannot be read is refused in one line."""
+    """Yield the text of a small table; refuses an unreadable one with a one-line error."""
     try:
         yield path.read_text("utf-8-sig")
     except OSError as error:

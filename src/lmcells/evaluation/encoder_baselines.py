@@ -119,7 +119,7 @@ def transformer_ranker(
     words: Iterable[str] | None = None,
     radius: int = RADIUS,
 ) -> CosineRanker[str]:
-    """Read the window as it is written, with its stop words, case and punctuation.
+    """Read the window as written, with its stop words, case and punctuation.
 
     The window spans ten `words` on each side, not counting stop words, as for the paper's models; None is any word.
     """

@@ -183,9 +183,9 @@ def _read(path: Path, warn: Callable[[str], None]) -> list[Example]:
 def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> dict[str, Any]:
     """Count and list the test notes that are documents of a corpus; `note_ids` has one id per example.
 
-    Finding none means nothing unless one could have been found: `mimic3/12` can be looked for among `mimic3/7` and
-    `mimic3/9`, `12` and `mimic/12` cannot. So it is an error if no id of the dataset has the form of any in the corpus,
-    and notes whose form the corpus does not have are counted.
+    Finding none means nothing unless one could have been found: `mimic3/12` can be compared with `mimic3/7` and
+    `mimic3/9`, but `12` and `mimic/12` cannot. So it is an error if no id of the dataset has the form of a corpus id,
+    and notes with ids of other forms are counted.
     """
     written = list(note_ids)
     of_examples, names = list(map(given_id, written)), corpus.metadata_names("document")
@@ -195,9 +195,9 @@ def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> dict[str, Any]:
     n_incomparable = sum(form_of(id_) not in forms for id_ in tested)
     if tested and n_incomparable == len(tested):
         raise InputError(
-            f"the leakage check can match nothing: no note_id of the dataset ({_some(set(written))}) has the form of "
-            f"any id in {corpus.folder} ({_some(set(names))}). Ids are source/id and must be written the same in both. "
-            f"If they are really other notes, use --no-leakage-check (in a protocol: leakage_check = false)."
+            f"the leakage check cannot match any note: no note_id of the dataset ({_some(set(written))}) has the form "
+            f"of an id in {corpus.folder} ({_some(set(names))}). Ids are source/id and must be the same in both. "
+            f"If these really are different notes, use --no-leakage-check (in a protocol: leakage_check = false)."
         )
     return {
         "n_leaked_notes": len(leaked),
@@ -247,8 +247,8 @@ class TrainingScorer:
     ) -> None:
         if len(inventories) not in (1, len(datasets)):
             raise ConfigError(
-                f"--inventory: found {len(inventories)} for {len(datasets)} of --evaluate; allowed: one for all, or "
-                "one for each in the same order."
+                f"--inventory: found {len(inventories)} for {len(datasets)} --evaluate datasets; allowed: one for all, "
+                "or one for each in the same order."
             )
         if keep_in is not None and len(datasets) < 2:
             raise ConfigError("--keep-best chooses by the other datasets: give --evaluate at least twice.")
@@ -307,7 +307,7 @@ class TrainingScorer:
 
     @staticmethod
     def _keep_if_best(kept: Path, score: float, hours: float, save: Callable[[], Path]) -> None:
-        """Keep a model unless an earlier one of this run is as good; a later one is of a run that stopped."""
+        """Keep a model unless an earlier one of this run is as good; a later one is from an interrupted run."""
         record = kept.with_name(f"{kept.name}.json")
         before: dict[str, Any] = read_json(record) if record.is_file() and kept.is_dir() else {}
         if before and before["hours"] < hours and before["macro_f1_of_others"] >= score:

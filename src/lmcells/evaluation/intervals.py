@@ -1,4 +1,4 @@
-"""How far a metric would move on another test set of the same kind and size, and whether one model beats another.
+"""Confidence intervals of metrics, and tests of whether one model beats another.
 
 `paper_intervals` is the paper's procedure: 100 samples of 80 % of the examples, without replacement. It answers another
 question: for a mean over n examples its spread is sqrt((1 - 0.8) / 0.8) = half the standard error. It is here so that
@@ -103,9 +103,9 @@ def resampled_weights(clusters: Integers, n_clusters: int, random: np.random.Gen
 def bootstrap_intervals(
     predictions: Predictions, *, n_resamples: int = 2_000, level: float = 0.95, seed: int = 0
 ) -> dict[str, Interval]:
-    """One interval per metric, resampling notes with all their examples; none where all are of one note.
+    """One interval per metric, resampling notes with all their examples; none if all are from one note.
 
-    Examples of one note resemble each other, so drawing single examples would give intervals that are too narrow. A
+    Examples of one note resemble each other, so resampling single examples would give intervals that are too narrow. A
     short form that is not drawn is not in that resample's means.
     """
     if not predictions.cluster.max(initial=0):
@@ -244,9 +244,9 @@ def _require_same_test(first: Predictions, second: Predictions) -> None:
     if not is_same or not np.array_equal(first.truth, second.truth):
         n_common = len(set(first.ids) & set(second.ids))
         raise InputError(
-            f"{first.model} and {second.model} were not evaluated on the same examples and candidates, in one order "
+            f"{first.model} and {second.model} were not evaluated on the same examples and candidates in one order "
             f"({len(first)} and {len(second)} examples, {n_common} in common). "
             "Evaluate both on one dataset and inventory."
         )
     if not len(first):
-        raise InputError(f"{first.model} and {second.model} have no example to be compared on.")
+        raise InputError(f"{first.model} and {second.model} have no examples in common to compare.")

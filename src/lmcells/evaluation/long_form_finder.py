@@ -1,6 +1,6 @@
 """Finding the long forms of an inventory in text: whole words, any case, any white space, longest first.
 
-A note is not searched for all forms. The set of its words tells which forms can be there at all, usually a handful, and
+A note is not searched for all forms. The set of its words shows which forms are possible at all, usually a handful, and
 only those are looked for: ten times faster than one alternation of all forms, whose branches are tried one by one at
 every word.
 """
@@ -46,7 +46,8 @@ def lower_text(text: str) -> str:
 class LongFormFinder:
     """Finds the forms of an inventory that stand for one sense of each of their short forms.
 
-    With `spelled_only`, only forms that hold the letters of the short form, in order. `dropped` lists the other forms.
+    With `spelled_only`, only forms that contain the letters of the short form, in order. `dropped` lists the other
+    forms.
     """
 
     def __init__(self, inventory: SenseInventory, *, spelled_only: bool = False) -> None:
@@ -63,7 +64,7 @@ class LongFormFinder:
                 self._candidates[short_form] = re.compile(_any_of(candidates))
             for form, owned_by in owners.items():
                 if not _WORD.search(form):
-                    reason = "holds no word"
+                    reason = "contains no word"
                 elif form == _normal(short_form):
                     reason = "the short form itself"
                 elif len(owned_by) > 1:
@@ -122,7 +123,7 @@ def _normal(form: str) -> str:
 
 
 def _words(lower: str) -> set[bytes]:
-    """Return the runs of ASCII letters and digits: where a form occurs, its runs do too. b"" is in every text."""
+    """Return the runs of ASCII letters and digits: a text with a form has its runs too. b"" is in every text."""
     return {b"", *lower.encode(errors="surrogatepass").translate(_BLANK_REST).split()}
 
 

@@ -1,4 +1,4 @@
-"""Whole notes in which a reader marked the short forms, and when two wordings mean the same.
+"""Whole notes with marked short forms, and whether two wordings mean the same.
 
     {"id", "text", "mentions": [{"start", "end", "kind", "senses"}]}
 
@@ -56,7 +56,7 @@ def read_marked_notes(path: Path, *, report: ReadReport) -> Iterator[MarkedNote]
     """Yield marked notes: our JSON lines, a brat folder (.txt with .ann), or a Label Studio export (.json).
 
     In brat and Label Studio a region's label is its kind (any other label is a short form), and its text note or
-    text area holds the senses, separated by ";". A bad row is counted with its place and reason, and skipped.
+    text area has the senses, separated by ";". A bad row is counted with its position and reason, and skipped.
     """
     read: Callable[[Any], Any]
     rows: Iterable[Any]
@@ -130,7 +130,7 @@ def _mention(label: str, start: int, end: int, senses: str) -> Row:
 
 
 class Meanings:
-    """Tells whether two wordings mean the same, by their words or by an inventory."""
+    """Decides whether two wordings mean the same, by their words or by an inventory."""
 
     def __init__(self, inventory: SenseInventory) -> None:
         self._alternatives: dict[str, set[str]] = defaultdict(set)

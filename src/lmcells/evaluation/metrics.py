@@ -8,9 +8,9 @@ For a label (a long form of one short form) with `support` s, `predicted` p and 
 Over a dataset, `macro_f1` is the mean over short forms of their macro F1; `accuracy`, `weighted_f1` and `nll` are over
 all examples (labels weighted by s), and `mean_accuracy`, `mean_weighted_f1`, `mean_nll` are means over short forms.
 
-Labels are numbered through, short form after short form, so a resample of the examples is a vector of weights, and its
-counts are four calls of `bincount`. Counts may have leading dimensions, one row per resample; metrics are computed for
-all rows at once.
+Labels are numbered consecutively, short form after short form, so a resample of the examples is a vector of weights,
+and its counts are four calls of `bincount`. Counts may have leading dimensions, one row per resample; metrics are
+computed for all rows at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -105,7 +105,7 @@ def measure(predictions: Predictions) -> Metrics:
         raise InputError(
             f"{predictions.model}: no example is left to evaluate "
             f"({sum(not e.kept for e in predictions.excluded)} senses were left out). "
-            "Are dataset and inventory of the same short forms?"
+            "Do dataset and inventory have the same short forms?"
         )
     return Metrics(
         n=len(predictions),

@@ -87,7 +87,7 @@ class Predictions:
     ) -> "Predictions":
         """p = softmax(score) over each example's candidates, which are `candidates_of[short_form]`, in order.
 
-        A score of -inf says that the long form could not be scored (it has no known word): it gets the probability of
+        A score of -inf means that the long form could not be scored (it has no known word): it gets the probability of
         the lowest one that could be, is ranked after it, and is reported in `excluded`. (`Expander` gives it 0, but
         here it may be the label, and its NLL must be finite.) Examples whose sense is not in the inventory are left
         out and reported as well.
@@ -244,5 +244,5 @@ def load_predictions(path: Path) -> Predictions:
 
 
 def _beside(path: Path, suffix: str) -> Path:
-    """Add a suffix, never replace one: a model's name may hold dots."""
+    """Add a suffix, never replace one: a model's name may contain dots."""
     return path.with_name(path.name + suffix)

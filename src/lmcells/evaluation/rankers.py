@@ -1,7 +1,7 @@
-"""MODEL on the command line, a model folder or a baseline, as a ranker; and the baselines that read no words.
+"""Rankers by name (MODEL on the command line): model folders and baselines; and the baselines that read no words.
 
-Ranking equal candidates in the inventory's order would favour whatever its author wrote first. Chance and the section
-therefore break ties at random, by differences too small to show in a probability.
+Ranking equal candidates in the inventory's order would favour whatever its author wrote first. `random` and
+`section-mle` therefore break ties at random, by differences too small to affect a probability.
 """
 
 from collections import Counter, defaultdict
@@ -49,10 +49,10 @@ _TABLES = (  # embeddings: what the paper's counts of parameters leave out
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedRanker:
-    """A ranker as it is evaluated.
+    """A ranker under evaluation.
 
     A cell model ranks as it does in `Expander`: the same windows, sections, scorer and temperature. Only ranking by
-    divergence differs where there is a corpus: it uses the counts of long forms, not those of their words alone.
+    divergence differs if there is a corpus: it uses the counts of long forms, not only those of their words.
     """
 
     base: Ranker
@@ -141,7 +141,7 @@ def rank_cells(
     ranking: Ranking = "auto",
     occurrences: LongFormOccurrences | None = None,
 ) -> PosteriorRanker:
-    """Rank with a cell model; by divergence, with p(m | long form) as `occurrences` in the corpus have it."""
+    """Rank with a cell model; by divergence, with p(m | long form) from `occurrences` in the corpus."""
     if ranks_by_masked_span(model, ranking):
         return MaskedSpanRanker(model, inventory)
     weights = None
@@ -196,7 +196,7 @@ class PriorRanker:
 
 
 def dominant_ranker(inventory: SenseInventory, examples: Sequence[Example]) -> PriorRanker:
-    """Always the most common sense of the test set itself, of equals the inventory's first: an oracle."""
+    """Always the most common sense of the test set itself, on a tie the inventory's first: an oracle."""
     counts = Counter((example.short_form, example.long_form) for example in examples)
     totals = {
         short_form: sum(counts[short_form, sense.long_form] for sense in inventory.senses(short_form))

@@ -1,4 +1,4 @@
-"""Reverse substitution: replace a long form by its short form, and keep the long form as the label.
+"""Reverse substitution: replace a long form with its short form, and keep the long form as the label.
 
 Finley et al. 2016; the paper draws at most 500 examples per sense, with 20 words on each side, inside the section.
 """
@@ -126,7 +126,7 @@ def _target(sense: Sense) -> Target:
 
 
 def _without_repeats(examples: Iterable[Example]) -> Iterable[Example]:
-    """The first of the examples that have the same words before and after the short form."""
+    """Keep the first of the examples that have the same words before and after the short form."""
     first: dict[tuple[tuple[str, ...], ...], Example] = {}
     for each in examples:
         sides = each.text[: each.start], each.text[each.end :]
@@ -173,7 +173,7 @@ def window_around(
 ) -> tuple[int, int] | None:
     """Return the span of `n_words` of the `words` on each side of `text[start:end]`, within `bounds`.
 
-    The span ends at white space. None where there are too few words for so much text to be prose.
+    The span ends at white space. None if there are too few words for the text to be prose.
     """
     starts, ends = words
     first_inside, left_end = np.searchsorted(starts, bounds[0]), np.searchsorted(ends, start, "right")
@@ -193,7 +193,7 @@ def window_around(
 def frequent_sections(
     notes: Iterable[Note], *, style: str, min_count: int, header_rules: Path | None = None
 ) -> NoteSections:
-    """Return the function that finds sections as a corpus of these notes has them.
+    """Return the function that finds sections as in a corpus of these notes.
 
     With the paper's sections, a header seen fewer than `min_count` times is part of the body text before it.
     """

@@ -90,7 +90,7 @@ def judge(note: MarkedNote, expansions: Sequence[Expansion], meanings: Meanings)
 
 @dataclass(frozen=True)
 class WholeNoteScores:
-    """How one expander does on marked notes; the interval of each rate is drawn by note."""
+    """The scores of one expander on marked notes; intervals are by note."""
 
     model: str
     n_notes: int
@@ -158,9 +158,9 @@ def _rates(sums: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
 def calibration_error_without_senses(
     model: str, notes: Sequence[MarkedNote], senses: SenseInventory
 ) -> float:
-    """Return the calibration error of the top answers where a fifth of all senses is taken out; mean of five draws.
+    """Return the calibration error of the top answers with a fifth of all senses removed; mean of five draws.
 
-    Any sense of the inventory is wrong for a short form whose sense was taken out; what the note defines, counts or
+    Any sense of the inventory is wrong for a short form whose sense was removed; what the note defines, counts or
     spells (`letters`) may be right all the same. If the expander abstains, its best candidate counts.
     """
     expander = Expander.from_pretrained(model, only_inventory=senses)
@@ -218,8 +218,8 @@ def evaluate_notes(
 
     `models` are model folders, "default", or the baselines "dictionary" (the most frequent sense of the inventory) and
     "scispacy" (its abbreviation detector, where it is installed). `outcomes` stores the verdicts of each note, so that
-    `resume` continues after a stop; `errors` gets every error with the text around it: both hold patient data, and are
-    readable by their owner only. `take_out` also measures the probabilities with senses missing.
+    `resume` continues after an interruption; `errors` gets every error with the text around it: both contain patient
+    data, and are readable only by their owner. `take_out` also measures the calibration with senses removed.
     """
     report = ReadReport()
     marked = list(read_marked_notes(Path(notes), report=report))
@@ -262,7 +262,7 @@ def evaluate_notes(
 
 
 def _dictionary(inventory: SenseInventory) -> Callable[[str], list[Expansion]]:
-    """Look every short form up, and answer its most frequent sense, by the shipped model's phrase counts."""
+    """Look up every short form, and answer its most frequent sense, by the shipped model's phrase counts."""
     find = ShortFormFinder(inventory)
     store = PretrainedModel.from_pretrained(model_folder(None)).phrase_store
     counts = dict(zip(store.phrases, store.arrays["counts"].tolist(), strict=True)) if store else {}
@@ -314,7 +314,7 @@ def _private(path: Path | None, *, append: bool = False) -> Iterator[TextIO | No
 
 
 def _read_outcomes(path: Path) -> dict[tuple[str, str], list[Outcome]]:
-    """Read what an earlier run has written; a last line that was cut off is left out."""
+    """Read the results of an earlier run; a truncated last line is left out."""
     done = {}
     for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
         try:

@@ -91,7 +91,7 @@ class Adaptation:
         return {name: torch.from_numpy(array) for name, array in weights.items()}
 
     def _spelt_alike(self, table: Floats, words: list[str]) -> Floats:
-        """Return vectors of out-of-vocabulary words by their spelling, or the mean vector if that says nothing."""
+        """Return vectors of out-of-vocabulary words by their spelling, or the mean vector if none is similar."""
         own = table[: self.base.sizes.n_words]
         weights = np.log1p(self.base.word_counts).astype(np.float32)
         rows: Floats = np.tile(weights @ own / weights.sum(), (len(words), 1))
@@ -147,7 +147,7 @@ class Adaptation:
         of_segments = is_counted[self.corpus.segment_metadata("category")]
         n_counted = int(of_segments[self.corpus.token_segment].sum())
         if n_counted:
-            n_read = int(self.base.word_counts.sum())  # of all that it was trained on and adapted to
+            n_read = int(self.base.word_counts.sum())  # of all text that it was trained on and adapted to
             rates = (1 - _OWN_SHARE), _OWN_SHARE * n_read / n_counted
             center = own.masked_span_center
         else:  # counts and averages stay those of the model's own text

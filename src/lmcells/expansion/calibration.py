@@ -26,7 +26,7 @@ PRIORS = "sense_priors.json"
 """Files in a model folder."""
 
 ORDINARY_WORD = "ordinary_word"
-"""Why there is nothing to expand: the ordinary reading of what is written is more likely than any sense."""
+"""Why there is nothing to expand: the ordinary word is more likely than any sense."""
 
 _MOST_BY_PRIORS = 3.0  # the most that a prior may add to the score of a sense
 ORDINARY_WEIGHTS = (0.8, 1.05, 1.9, 4.09, -7.96)
@@ -160,7 +160,7 @@ class OrdinaryReadings:
     ) -> list[float]:
         """Return the log-odds of the ordinary reading of each mention, given the scores of its senses.
 
-        -inf if it has none, inf if no sense comes near to fitting.
+        -inf if it has none, inf if no sense comes close to fitting.
         """
         found = [inf if self._has_reading(mention) else -inf for mention in mentions]
         least = -inf if calibration.none_score is None else calibration.none_score - _MOST_BY_PRIORS
@@ -190,7 +190,7 @@ class OrdinaryReadings:
 class SensePriors:
     """How often notes mean each sense of a short form, and how often none (""), learnt without labels.
 
-    Small letters have shares of their own where notes have enough of them: HR is a heart rate, hr mostly an hour. The
+    Lower-case short forms have their own shares if notes have enough of them: HR is a heart rate, hr an hour. The
     priors belong to the shipped inventory; others are ranked without priors.
     """
 

@@ -36,7 +36,7 @@ class ConceptName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConceptLink:
-    """The outcome for a sense: "kept" if it had a concept already; if ambiguous, with all concepts of that name."""
+    """The outcome for a sense: "kept" if it already had a concept; if ambiguous, with all concepts of that name."""
 
     sense: Sense
     outcome: Outcome
@@ -158,7 +158,7 @@ def linked_inventory(links: Iterable[ConceptLink]) -> SenseInventory:
 
 
 def write_report(links: Iterable[ConceptLink], path: Path) -> None:
-    """Write a row per sense: the outcome, and the concepts of an ambiguous one."""
+    """Write one row per sense: the outcome, and the concepts of an ambiguous one."""
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(("short_form", "long_form", "outcome", "concept_id", "concepts"))

@@ -28,7 +28,7 @@ _MOST_MENTIONS = 8192  # in one batch, to bound memory for long notes
 
 
 class SectionedNote(Protocol):
-    """A text with its sections, None to have them found; such as `lmcells.notes.note.Note`."""
+    """A text with its sections (None: they are found), such as `lmcells.notes.note.Note`."""
 
     @property
     def text(self) -> str: ...
@@ -72,7 +72,7 @@ class Expander:
             inventory: the long forms of each short form: a `SenseInventory`, a file, or a list of senses.
             calibration: turns scores into probabilities, and decides when to abstain.
             sections: how to find sections: "rules", "paper" or "none".
-            header_rules: a file with headers of your own, `{"NAME": ["alias", ...]}`.
+            header_rules: a file with your own headers, `{"NAME": ["alias", ...]}`.
             letters: also expand short forms outside the inventory, by their letters.
             codes: also expand codes such as pT3a, L5 and CD20.
             make_ranker: creates the ranker of an inventory.
@@ -115,7 +115,7 @@ class Expander:
             only_inventory: the same, replacing the shipped inventory.
             calibration: by default the model's own.
             sections: how to find sections: "rules", "paper" or "none".
-            header_rules: a file with headers of your own, `{"NAME": ["alias", ...]}`.
+            header_rules: a file with your own headers, `{"NAME": ["alias", ...]}`.
             letters: also expand short forms outside the inventory, by their letters.
             codes: also expand codes such as pT3a, L5 and CD20.
             verify: compare the checksums of the model's files.

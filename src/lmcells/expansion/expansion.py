@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 Source = Literal["model", "definition", "header", "grammar", "letters", "pinned", "review"]
 """Where an answer comes from: the model's ranking of the inventory, a definition in the note, a header of the note, the
-grammar of counted forms, the letters of a short form that is in no inventory, a rule that pins it, or a reviewer."""
+grammar of counted forms, the letters of a short form that the inventory lacks, a rule that pins it, or a reviewer."""
 
 LOW_CONFIDENCE = "low_confidence"
 NO_SENSE_FITS = "no_sense_fits"

@@ -8,7 +8,7 @@ once, and only the few that may be short forms are checked one by one:
   may begin with a small letter if they have one sense ("hCG");
 - in all-caps text, capitals carry no information: there "OR" and "IS" are words, but not in "TO THE OR";
 - "PTs", "PT's", "DC'd", "p.o.", "P.O." and "C & S" are found; "CT" is found in "CT-guided" and not in "CTA"; "HER-2"
-  is HER2, and "NSAIDS" a plural where the inventory knows one of the long form, as it does not of CPR in "CPRS";
+  is HER2, and "NSAIDS" is a plural if the inventory has a plural of the long form, unlike CPR in "CPRS";
 - units after numbers ("24 hr", "8 PM"), Roman numerals ("stage IV"), letters in names ("hepatitis C"), names
   ("Dr. ABC"), parts of words ("co-worker") and list labels are not; see `look_alikes`.
 """
@@ -50,7 +50,7 @@ _SMALL_FIRST = re.compile(r"(?![pcy][TNM]|aV)[a-z][A-Z]{2}$")  # "hCG", not the 
 _NUMBERED = re.compile(r"([A-Za-z]{3,})(-?)(\d{1,2})")
 _VOWELS = frozenset("aeiouy")
 _CACHE_SIZE = 20_000
-_SLOTS_EACH = 128  # so that less than 1 % of the other words pass the filter and must be looked up
+_SLOTS_EACH = 128  # less than 1 % of other words pass the filter and must be looked up
 
 
 @lru_cache(maxsize=_CACHE_SIZE)  # few are ever needed
@@ -70,7 +70,7 @@ class Found(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A short form that is a token, or begins with one."""
+    """A short form that is a token or begins with one."""
 
     short_form: str
     plain: str  # without dots: what is compared

@@ -3,7 +3,7 @@
     q4-6h -> every 4-6 hours    x3 -> times three    x 7-10 days -> for 7-10 (days)    A&Ox3 -> alert and oriented ...
     G3P2012 -> gravida 3 para 2012    POD#3 -> postoperative day 3    D5W -> 5% dextrose in water    27yo -> year old
 
-Joined forms, too: w/ fever, p/vax, p/1st, R shoulder. Codes that nobody reads out (pT3a, L5,
+Joined forms as well: w/ fever, p/vax, p/1st, R shoulder. Codes that nobody spells out (pT3a, L5,
 CD20) are expanded on request.
 """
 
@@ -42,9 +42,9 @@ class Counted:
 
 
 class _Rule:
-    """A pattern, and what it reads there: a template, or a function that returns None if it is something else.
+    """A pattern, and its reading: a template, or a function that returns None if the match is something else.
 
-    Each match has one of `needs`, which "|" separates; `group` is the part that is expanded.
+    Each match contains one of `needs`, separated by "|"; `group` is the part that is expanded.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class _Rule:
         self.group = group
 
     def near(self, text: str, needed: list[int]) -> Iterator[Counted]:
-        """Yield what the rule reads near these positions of its needs, in order."""
+        """Yield the rule's matches near these positions of its needs, in order."""
         done = 0
         for start in needed:
             for match in self.pattern.finditer(text, max(done, start - _LOOK_BACK), start + _LOOK_AHEAD):
@@ -89,7 +89,7 @@ class _Rules:
         self._begins_need[list(self._needs)] = True
 
     def __call__(self, text: str) -> Iterator[Counted]:
-        """Yield what the rules read in a text, rule by rule."""
+        """Yield the rules' matches in a text, rule by rule."""
         plain = _plain(text) + b"\0"
         triples = _triples(plain)
         found: dict[int, list[int]] = {}
@@ -106,7 +106,7 @@ def _plain(text: str) -> bytes:
 
 
 def _triples(plain: bytes) -> npt.NDArray[np.uint16]:
-    """Return each three neighbouring characters, as a number."""
+    """Return every three adjacent characters, as a number."""
     characters = np.frombuffer(plain, np.uint8).astype(np.uint16)
     triples: npt.NDArray[np.uint16] = (characters[:-2] * _N + characters[1:-1]) * _N + characters[2:]
     return triples
@@ -123,9 +123,9 @@ def find_codes(text: str) -> list[Counted]:
 
 
 def is_code(text: str, start: int, end: int) -> bool:
-    """Whether what looks like a short form is part of a code: "T3 NX", "CN VI", "C1-INH", "RS-13.", "7 Ps".
+    """Whether a possible short form is part of a code: "T3 NX", "CN VI", "C1-INH", "RS-13.", "7 Ps".
 
-    So are initials and titles ("a boy named T.S.", "XYZ, O.D."), and ABC for a name that was taken out.
+    Also for initials and titles ("a boy named T.S.", "XYZ, O.D."), and for ABC in place of a removed name.
     """
     contexts = _code_contexts(text[start:end])
     if not contexts:
@@ -140,7 +140,7 @@ def is_code(text: str, start: int, end: int) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def _code_contexts(written: str) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
-    """Return what may stand before or after a code that is written so."""
+    """Return what may precede or follow a code that is written so."""
     return [(before, after) for shape, before, after in _CODE_SHAPES if shape.fullmatch(written)]
 
 
@@ -372,7 +372,7 @@ _CODE_SHAPES = [
         (r"[A-Z]{2,4}", r"(?<![A-Za-z])[A-Z]-?\d-", _NEVER),
         (r"[A-Z]{2}", _NEVER, r"-[A-Z]\d\b"),
         (r"(?!M)[A-Z]\.[A-Z]", r"\n[A-Z][\w.]*(?:\s[A-Z][\w.]*){0,3},\s", _NEVER),
-        # Names that were taken out: "works at ABC".
+        # Removed names: "works at ABC".
         (
             r"ABC",
             r"\b(?:at|by|named|RE:|Dear|Dr\.|Mr\.|Mrs\.|Ms\.)\s",

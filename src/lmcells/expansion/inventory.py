@@ -99,7 +99,7 @@ class SenseInventory:
             first = first_entry.setdefault(sense.key, entry)
             if first != entry:
                 raise InventoryError(
-                    f"entry {entry}: {sense.long_form!r} is a sense of {sense.short_form!r} already (entry {first}). "
+                    f"entry {entry}: {sense.long_form!r} is already a sense of {sense.short_form!r} (entry {first}). "
                     "Put all its forms into one entry."
                 )
             grouped.setdefault(sense.short_form, []).append(sense)

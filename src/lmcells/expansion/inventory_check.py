@@ -1,4 +1,4 @@
-"""Checking a sense inventory: possible duplicates, and what a model knows of each sense.
+"""Checking a sense inventory: possible duplicates, and what a model knows about each sense.
 
     for finding in review_inventory(load_inventory(Path("inventory.csv"))):
         print(f"{finding.short_form}: {finding.first!r} and {finding.second!r}, {finding.rule}")
@@ -75,7 +75,7 @@ def review_inventory(inventory: SenseInventory) -> list[Finding]:
 
 
 def _repeated(written: Iterable[str], key: Callable[[str], str]) -> Iterator[tuple[str, str]]:
-    """Yield what has the same key as something before it, after that."""
+    """Yield pairs of items with the same key, the earlier one first."""
     first_of: dict[str, str] = {}
     for each in written:
         first = first_of.setdefault(key(each), each)
@@ -155,7 +155,7 @@ _GENERIC_STEMS = frozenset(map(stem, GENERIC))
 
 @dataclass(frozen=True, slots=True)
 class SenseKnowledge:
-    """What a model knows of one sense."""
+    """What a model knows about one sense."""
 
     sense: Sense
     how: How

@@ -1,7 +1,7 @@
 """Compiling an inventory: adding prototypes of its long forms, from their occurrences in a corpus, to a model.
 
 The corpus need not be the one that the model was trained on: words are matched by spelling, and sections by the rules
-for notes. Long forms with out-of-vocabulary words are found, too, but these words have no vectors.
+for notes. Long forms with out-of-vocabulary words are also found, but these words have no vectors.
 
 Needs torch; nothing that expands notes imports this module.
 """

@@ -1,4 +1,4 @@
-"""Inventories as files, and whatever else can be given as one.
+"""Inventories as files, and other ways to give one.
 
 Files are CSV, TSV or JSON. A file may also contain rules for the inventory that it extends: `lmcells.expansion.layers`.
 """
@@ -61,7 +61,7 @@ def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
 
 
 def load_inventory(path: Path) -> SenseInventory:
-    """Read an inventory without rules; one with rules needs another to extend, and is refused."""
+    """Read an inventory without rules; a file with rules needs an inventory to extend, and is refused."""
     return _plain((f"{path}: {place}", rule) for place, rule in load_rules(path))
 
 
@@ -102,7 +102,7 @@ def read_rules(path: Path) -> tuple[list[tuple[str, SenseRule]], list[str]]:
                 continue
             first = first_place.setdefault((rule.sense.key, rule.where), place)
             if first != place:
-                again = f"{rule.sense.long_form!r} is a sense of {rule.sense.short_form!r} already ({first})"
+                again = f"{rule.sense.long_form!r} is already a sense of {rule.sense.short_form!r} ({first})"
                 problems.append(f"{place}: {again}. Put all its forms into one row.")
             else:
                 rules.append((place, rule))
@@ -232,7 +232,9 @@ def _plain(rules: Iterable[tuple[str, SenseRule]]) -> SenseInventory:
     for place, rule in rules:
         if rule.action != "add" or rule.where:
             what = f"{rule.action} is a rule" if rule.action != "add" else f"depends on {rule.where[0][0]!r}"
-            raise InventoryError(f"{place}: {what}, but the inventory is used alone here. Give plain senses.")
+            raise InventoryError(
+                f"{place}: {what}, but this inventory must not have rules. Give plain senses."
+            )
         senses.append(rule.sense)
     return SenseInventory.from_senses(senses)
 

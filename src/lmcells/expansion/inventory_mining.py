@@ -178,7 +178,7 @@ class DefinitionCounts:
         )
 
     def add(self, note: Note) -> None:
-        """Count the definitions of a note, each wording once; none crosses the sections that the file gives."""
+        """Count the definitions of a note, each wording once; none crosses a section given by the file."""
         self.n_notes += 1
         defined: dict[str, set[Wording]] = {}
         for text in _pieces(note):
@@ -191,7 +191,7 @@ class DefinitionCounts:
             self._n_notes_with.setdefault(plain, Counter())[frozenset(wordings)] += 1
 
     def counts(self) -> Iterator[tuple[frozenset[Wording], int]]:
-        """Yield the wordings that notes have together, and the number of these notes."""
+        """Yield sets of wordings that occur together in notes, and the number of these notes."""
         for counts in self._n_notes_with.values():
             yield from counts.items()
 

@@ -30,7 +30,7 @@ SECTION = "section"
 
 @cache
 def shipped_inventory() -> SenseInventory:
-    """Return the inventory that comes with the package: the same as by `load_inventory`, in half the time."""
+    """Return the inventory that comes with the package: equal to `load_inventory`, in half the time."""
     path = resources.files(__package__).joinpath(SHIPPED_INVENTORY)
     if not path.is_file():
         raise InputError("this build has no inventory. Give one: inventory=FILE, JSON or CSV.")
@@ -56,7 +56,7 @@ def extend(inventory: SenseInventory, layer: LayerLike) -> SenseInventory:
 
 
 def read_layers(layer: LayerLike) -> list[list[SenseRule]]:
-    """Return the rules of a layer, the weakest first; each of several files is a layer of its own."""
+    """Return the rules of a layer, the weakest first; each of several files is a separate layer."""
     if isinstance(layer, Iterable) and not isinstance(layer, str | Path | SenseInventory | Mapping):
         layer = list(layer)
         if layer and all(isinstance(each, str | Path) for each in layer):
@@ -120,7 +120,7 @@ def _form_keys(long_form: str, forms: tuple[str, ...]) -> frozenset[tuple[str, .
 
 
 def standalone(given: LayerLike) -> SenseInventory:
-    """Return what is given as an inventory of its own, over nothing."""
+    """Return the given senses as an inventory of their own, without the shipped ones."""
     inventory = given if isinstance(given, SenseInventory) else extend(SenseInventory(), given)
     if not len(inventory):
         raise InputError("the inventory is empty. Give at least one sense.")

@@ -6,8 +6,8 @@ initials. The first factor is a log-linear model of how clinicians shorten words
 the masked span (`lmcells.expansion.ranking`).
 
 A short form is a token of three to eight letters that does not occur in edited prose, and that is a truncated word
-(abdo, devel) or its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS). The same words of
-prose tell what is a known word, and a part of one, for `look_alikes`.
+(abdo, devel) or its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS). The same list of
+words also serves `look_alikes`, to recognise known words and parts of them.
 """
 
 import re
@@ -49,14 +49,14 @@ _CONSONANTS = "bcdfghjklmnpqrstvwxz"
 _INFLECTIONS = frozenset("s es ed d ing er ers or ly y ness al ally ish like able n en r".split())
 _MOST_CANDIDATES = 64
 _CACHE_SIZE = 20_000  # short forms whose candidates are cached
-_SLOT_BITS = 18  # so that one ordinary word in twelve shares its slot, and must be looked up by its letters
+_SLOT_BITS = 18  # one ordinary word in twelve shares its slot and must be looked up by its letters
 # log p(short form | long form), up to a constant, learnt from the pairs of the inventory: benchmarks/letter_weights.py
 FEATURES = ("cut", "length_ratio", "same_ending", "consonants_kept")
 WEIGHTS = (2.95, -0.02, 0.48, 1.13)
 # No expansion below these: fit of the best candidate to the context, and its probability.
 LEAST_FIT = {"cut": 10.0, "skeleton": 10.0, "initials": 12.0}
 LEAST_PROBABILITY = 0.9
-PRECISION = 0.8  # of such answers in training notes, checked by hand; an upper bound for probabilities
+PRECISION = 0.8  # share of right answers in training notes, checked by hand; an upper bound for probabilities
 
 
 # Parts of words: split by a scanner ("hemorr hagic", "IDENTIF,IED") or written with a hyphen ("cardio-vascular").
@@ -87,11 +87,11 @@ def is_known_word(word: str) -> bool:
 def is_part_of_word(text: str, start: int, end: int, *, of_any: bool = False) -> bool:
     """ "hemorr hagic", "Addit ional", "cardio-vascular", "gastro esophageal"; not "temp oral" and "post-op".
 
-    `of_any` joins it to words, too: "cervi cal".
+    `of_any` also joins it to words: "cervi cal".
     """
     written = text[start:end]
     words = prose_words()
-    # Capitals go on in capitals. This is checked first, since it is cheap, and most candidates are looked at in vain.
+    # Capitals continue in capitals. Checked first: it is cheap, and most candidates fail.
     in_capitals = written.isupper() and len(written) > 1
     between = text[end : end + 1]
     at = end + 2 if text[end + 1 : end + 2] == "\n" else end + 1
@@ -111,7 +111,7 @@ def _is_alike(piece: str, in_capitals: bool) -> bool:
 
 
 def _belong_together(first: str, second: str, *, has_hyphen: bool) -> bool:
-    """Whether two pieces that spell a word are pieces of it, and no words themselves."""
+    """Whether two pieces that spell a word are pieces of it, and not words themselves."""
     if has_hyphen:
         return len(second) >= _SHORTEST_AFTER_HYPHEN
     if len(first) >= _LONG_PIECES[0] and len(second) >= _LONG_PIECES[1]:
@@ -243,7 +243,7 @@ class LetterSenses:
 
     @cached_property
     def _ordinary(self) -> Hashes:
-        """Hashes of ordinary words and of numbers by their slot; of two in one slot, one."""
+        """Hashes of ordinary words and of numbers by slot; a collision keeps one of them."""
         slots = np.zeros(1 << _SLOT_BITS, np.uint64)
         hashes = hash_words([*prose_words(), *NOT_SHORTHAND, NUMBER])
         slots[slots_of(hashes, 1, _SLOT_BITS)] = hashes
@@ -283,13 +283,13 @@ def features(word: str, short_form: str) -> tuple[float, ...]:
 
 
 def _is_inflected(word: str) -> bool:
-    """Whether prose has an inflection of a word, which is therefore none that is shortened: "volts", "slurred"."""
+    """Whether prose has an inflection of a word, which is therefore not shortened: "volts", "slurred"."""
     inflected = (f"{word}s", f"{word}{word[-1]}ed", f"{word}{word[-1]}ing", word.removesuffix("s"))
     return any(each != word and each in prose_words() for each in inflected)
 
 
 def _is_no_short_form(text: str, start: int, end: int) -> bool:
-    """Whether a word is cut off by the end of a line, a part of the next word, or a name inside a sentence."""
+    """Whether a word is cut off by the end of a line, part of the next word, or a name inside a sentence."""
     if is_part_of_word(text, start, end, of_any=True):
         return True
     if text[start:end].isupper() or text[end : end + 1] == ".":

@@ -1,4 +1,4 @@
-"""Inventories made ready for use: what reads notes for one and ranks its senses, and a cache of those used last."""
+"""Inventories prepared for use: the reader and the rankers of each, and a cache of those used last."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -43,7 +43,7 @@ class Lexicon:
     ) -> tuple[list[float], float]:
         """Return what the priors add to the log-odds of each sense of a short form, and of "no sense fits".
 
-        in_small_letters: so it is written here; in_capitals: so is all of the text.
+        in_small_letters: the short form is in lower case here; in_capitals: all of the text is in capitals.
         """
         key = short_form, in_small_letters, in_capitals
         if key not in self._priors:
@@ -86,7 +86,7 @@ class Lexicon:
 
 
 class Lexicons:
-    """Builds the lexicons of a model, and keeps those used last, so that switching between a few is free."""
+    """Builds the lexicons of a model, and caches the latest ones, so that switching between a few is free."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Lexicons:
         self._lock = RLock()
 
     def of(self, below: LayerLike, above: LayerLike | None = None) -> Lexicon:
-        """Return the lexicon of one inventory over another; equal senses or an unchanged file are built once."""
+        """Return the lexicon of one inventory extending another; equal senses or an unchanged file are built once."""
         (key_below, below), (key_above, above) = _identity(below), _identity(above)
         key = key_below, key_above
         with self._lock:
@@ -137,7 +137,7 @@ class Lexicons:
     def _build(
         self, inventory: SenseInventory, base: Lexicon | None = None, changed: Collection[str] | None = None
     ) -> Lexicon:
-        """Prepare an inventory, reusing what a base has for the short forms that have not changed (None: all have)."""
+        """Prepare an inventory, reusing the base for short forms that have not changed (None: all have changed)."""
         if base is not None and isinstance(base.ranker, PosteriorRanker):
             ranker: Ranker = base.ranker.over(inventory, changed)
         else:
@@ -169,7 +169,7 @@ def _letter_senses(model: PretrainedModel) -> tuple[LetterSenses, Ranker] | None
     if model.phrase_store is None:
         return None
     senses = LetterSenses(model)
-    # A ranker only asks an inventory for the senses of a short form, which this has, too.
+    # A ranker only asks an inventory for the senses of a short form, which this provides.
     return senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""What a model knows of long forms, as in the paper.
+"""What a model knows about long forms, as in the paper.
 
 - `long_form_moments`: a long form as a mixture of Gaussians of the model network;
 - `LongFormOccurrences`: where long forms occur in a corpus, and in which sections.
@@ -101,7 +101,7 @@ def smoothing_in_training(model: PretrainedModel) -> float:
 
 
 def words_section_weights(model: PretrainedModel, *, add: float = 1.0) -> SectionWeights:
-    """Return beta(section | long form) as the mean of its words', without a corpus."""
+    """Return beta(section | long form) as the mean over its words, without a corpus."""
 
     def weights(_: Sense, words: Sequence[int]) -> Floats:
         each = [model.statistics.metadata_given_word(word, add=add) for word in words]

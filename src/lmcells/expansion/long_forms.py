@@ -1,9 +1,9 @@
-"""What a model knows of long forms.
+"""What a model knows about long forms.
 
 - `wordings`: the ways to write a long form, as tuples of tokens;
 - `SenseReader`, `SensesOfShortForm`: prototypes of the senses of a short form, and how well each fits a masked span.
 
-What the paper's ranking knows of them is in `lmcells.expansion.long_form_moments`.
+For the paper's ranking, see `lmcells.expansion.long_form_moments`.
 """
 
 import re
@@ -104,7 +104,7 @@ class ScoreWeights:
 
 @dataclass(frozen=True, slots=True)
 class SensePrototypes:
-    """What ranking needs to know of a sense."""
+    """What ranking needs to know about a sense."""
 
     by_words: Floats | None  # (d,), None if no word has a vector
     by_occurrences: Floats  # (K, d), K = 0 if no wording is frequent
@@ -162,7 +162,7 @@ class SenseReader:
         self._dim = model.sizes.cell_dim
 
     def __call__(self, senses: Sequence[Sense]) -> list[SensePrototypes]:
-        """Return what is known of each sense."""
+        """Return what is known about each sense."""
         stop_words = self._model.reads_stop_words
         written = [wordings(sense.forms, stop_words=stop_words) for sense in senses]
         by_words = self._by_words(

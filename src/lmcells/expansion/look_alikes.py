@@ -1,4 +1,4 @@
-"""Recognising what only looks like a short form, by rules.
+"""Rules that recognise look-alikes: text that looks like a short form but is something else.
 
 Function words in all-caps text, names after titles, companies, units after numbers, months in dates, parts of an
 electrocardiogram, states before zip codes; Roman numerals and stages; single letters in names and lists; parts of
@@ -76,7 +76,7 @@ _SPLIT_BY_MARK_AFTER = re.compile(r"[~^][A-Za-z]")  # "DIAG~USIS"
 _STAIN_BEFORE = re.compile(r"\bH\s?&\s?E\s$")
 
 
-# Single letters: parts of names, bases of a gene, list labels. Two letters may be a label, too.
+# Single letters: parts of names, bases of a gene, list labels. Two letters may also be a label.
 VALUE_FOLLOWS = re.compile(r"[ ]?[:=<>≤≥]|[ ]\d")
 _LABELLED = r"\b(?:(?:hepatitis|vitamin|cassette|block|slide|specimen|part|figure)s?|(?:hep|vit|fig)\.?)[ ]"
 _LABEL_BEFORE = re.compile(_LABELLED + r"\d?$", re.IGNORECASE)
@@ -175,14 +175,14 @@ class Written(NamedTuple):
 
 
 class LookAlikes:
-    """Recognises, in one text, what looks like a short form but is something else; `short_forms` are known ones."""
+    """Recognises look-alikes of short forms in one text; `short_forms` are the known ones."""
 
     def __init__(self, text: str, short_forms: Container[str] = ()) -> None:
         self._text = text
         self._short_forms = short_forms
 
     def __call__(self, written: Written) -> bool:
-        """Whether it is something else."""
+        """Whether it is a look-alike."""
         for is_other in _rules_of(written.stem):  # noqa: SIM110 - `any` takes half as long again
             if is_other(self, written):
                 return True
@@ -362,7 +362,7 @@ class LookAlikes:
         return is_part_of_word(self._text, written.start, written.end)
 
     def _is_misread(self, written: Written) -> bool:
-        """ "ti" in "mu~ti c^llec", "lp" in "lp/19q", "H&E Xl"; and what stands where nothing can be read."""
+        """ "ti" in "mu~ti c^llec", "lp" in "lp/19q", "H&E Xl"; and anything where the text is unreadable."""
         start, end = written.start, written.end
         fragment = self._text[start:end]
         may_be_figure = fragment.lower() in ("lp", "ip", "xl")
@@ -376,7 +376,7 @@ class LookAlikes:
         return self._has_marks and self._is_fragment(fragment, before, after)
 
     def _is_fragment(self, fragment: str, before: str, after: str) -> bool:
-        """Whether stray marks touch it or surround it, or it stands where nothing can be read."""
+        """Whether stray marks touch or surround it, or the text around it is unreadable."""
         if not fragment.isupper() and len(fragment) <= _LONGEST_FRAGMENT:
             is_touched = fragment[0].islower() and _TOUCHED_BEFORE.search(before)
             if is_touched or _TOUCHED_AFTER.match(after):
@@ -388,7 +388,7 @@ class LookAlikes:
         return self._is_beside_unknown(fragment, before, after) or _is_unreadable(fragment, before, after)
 
     def _is_beside_unknown(self, fragment: str, before: str, after: str) -> bool:
-        """Whether it stands beside a fragment that is neither a word nor a short form: "rec ived"."""
+        """Whether it is next to a fragment that is neither a word nor a short form: "rec ived"."""
         if fragment.isupper():
             return False
         pieces = [_UNKNOWN_AFTER.match(after), PIECE_BEFORE.search(before) if fragment.islower() else None]
@@ -412,7 +412,7 @@ class LookAlikes:
 
 @lru_cache(maxsize=1 << 14)
 def _rules_of(stem: str) -> tuple[Callable[[LookAlikes, Written], bool], ...]:
-    """Return the rules that may apply to a stem, so that most mentions are checked by three or four."""
+    """Return the rules that may apply to a stem: for most mentions three or four."""
     lower, plain = stem.lower(), stem.replace(".", "")
     is_dotted, is_long = plain != stem, len(stem) > 4
     may_apply = {
@@ -447,7 +447,7 @@ def _rules_of(stem: str) -> tuple[Callable[[LookAlikes, Written], bool], ...]:
 
 
 def _is_unreadable(fragment: str, before: str, after: str) -> bool:
-    """Whether so many marks and words around a fragment are odd that it says nothing."""
+    """Whether the text around a fragment has so many odd marks and words that it is unreadable."""
     n_odd = len(_ODD_MARK.findall(before)) + len(_ODD_MARK.findall(after))
     if n_odd < 2:
         return False
@@ -527,7 +527,7 @@ def _stands_among_labels(text: str, start: int, end: int) -> bool:
 
 
 def _moved(letter: str, n: int) -> str:
-    """Return the letter `n` further on in the alphabet."""
+    """Return the letter `n` positions later in the alphabet."""
     return chr(ord(letter) + n)
 
 

@@ -1,6 +1,6 @@
 """English words that look like short forms if case is ignored: "or", "pet", "cap", "may". All in lower case.
 
-English words have a vowel, so the lists hold words of two to six letters with one, and titles, ordinals and units
+English words have a vowel, so the lists contain words of two to six letters with one, and titles, ordinals and units
 without. Lower-case shorthand of notes ("pt", "bid", "htn", "sob") is left out.
 """
 
@@ -114,12 +114,12 @@ NAMES = frozenset(
     "von wes de del der des di du el la le los san santa saint da".split()
 )
 """First names and particles of surnames, which count only when capitalised."""
-# In notes these are nearly always short forms.
+# In notes, these are nearly always short forms.
 _SHORTHAND = frozenset("echo echos imp lymphs monos sats temp temps".split())
 ENGLISH = (
     _PLAIN_WORDS | STOP_WORDS | frozenset(f"{word}s" for word in _PLAIN_WORDS if len(word) > 2)
 ) - _SHORTHAND
 WITH_ORDINARY_READING = ENGLISH - AFTER_NUMBERS
-"""What may be the word itself where it is in capitals."""
+"""Words that in capitals may be the word itself."""
 NOT_SHORTHAND = ENGLISH | UNITS | TITLES | frozenset("ad al de dos ed el em en et ex id la ma re".split())
-"""What is not a short form unless it is in capitals; the last ones are parts of phrases: "et al", "de novo"."""
+"""Words that are short forms only in capitals; the last ones are parts of phrases: "et al", "de novo"."""

@@ -127,7 +127,7 @@ class PosteriorRanker(ABC):
         return scores
 
     def look_up(self, short_forms: Iterable[str]) -> None:
-        """Compute what is known of the candidates of short forms, unless it is cached."""
+        """Compute what is known about the candidates of short forms, unless it is cached."""
         short_forms = list(short_forms)
         if self._below is not None:
             self._below.look_up(each for each in short_forms if each not in self._changed)
@@ -139,7 +139,7 @@ class PosteriorRanker(ABC):
             self._known.update(zip(new, self.read_candidates(candidates), strict=True))
 
     def known(self, short_form: str) -> Any:
-        """Return what is known of the candidates of a short form."""
+        """Return what is known about the candidates of a short form."""
         if self._below is not None and short_form not in self._changed:
             return self._below.known(short_form)
         while (known := self._known.get(short_form)) is None:  # another thread may clear the cache
@@ -148,7 +148,7 @@ class PosteriorRanker(ABC):
 
     @abstractmethod
     def read_candidates(self, candidates: Sequence[Sequence[Sense]]) -> Iterable[Any]:
-        """Return what is known of the candidates of each short form; fastest for many at once."""
+        """Return what is known about the candidates of each short form; fastest for many at once."""
 
     @abstractmethod
     def scorer(self, posterior: NumpyPosterior) -> Scorer:
@@ -175,7 +175,7 @@ class CellRanker(PosteriorRanker):
         *,
         section_weights: SectionWeights | None = None,
     ) -> None:
-        """Without weights, beta(section | long form) is the mean of its words', smoothed as in training."""
+        """Without weights, beta(section | long form) is the mean over its words, smoothed as in training."""
         reader = WindowReader(model.word_ids, radius=model.sizes.window, stop_words=model.reads_stop_words)
         super().__init__(model, inventory, reader=reader)
         self._section_weights = section_weights or words_section_weights(
@@ -234,7 +234,7 @@ class MaskedSpanRanker(PosteriorRanker):
         return [SensesOfShortForm(list(islice(read, len(senses))), self._weights) for senses in candidates]
 
     def prototypes(self, short_form: str) -> Sequence[SensePrototypes]:
-        """Return what is known of a short form's candidates."""
+        """Return what is known about a short form's candidates."""
         known: SensesOfShortForm = self.known(short_form)
         return known.senses
 
@@ -261,7 +261,7 @@ def ranks_by_masked_span(model: PretrainedModel, ranking: Ranking = "auto") -> b
 def best_ranker(
     model: PretrainedModel, inventory: SenseInventory, *, ranking: Ranking = "auto"
 ) -> PosteriorRanker:
-    """Return the ranker of a model: by masked spans if it can, else by divergence, as in the paper."""
+    """Return the ranker of a model: by masked spans if it supports them, else by divergence, as in the paper."""
     by_masked_span = ranks_by_masked_span(model, ranking)
     return MaskedSpanRanker(model, inventory) if by_masked_span else CellRanker(model, inventory)
 

@@ -29,7 +29,7 @@ DEFINITION_PRECISION = 0.99
 """Of 210 definitions found in papers and read by eye, 209 were right."""
 GRAMMAR_PRECISION = 0.98
 SINGLE_SENSE_PRECISION = 0.95
-"""Of short forms with one sense that are written just as in the inventory: they are not ranked."""
+"""The probability of short forms with one sense that are written exactly as in the inventory: they are not ranked."""
 
 _SPACE = re.compile(r"\s")
 _BEFORE_LAST_SPACE = re.compile(r".*(?=\s)", re.DOTALL)
@@ -194,7 +194,7 @@ class NoteReader:
         return meanings, [short_form for short_form in meanings if short_form not in self._inventory]
 
     def _defined_sense(self, short_form: str, long_form: str) -> Sense | None:
-        """Return the sense that a definition spells out, also with a short form in it: "Non-sustained VT (NSVT)"."""
+        """Return the sense that a definition spells out, even with a short form in it: "Non-sustained VT (NSVT)"."""
         if (sense := self._lookup(short_form, long_form)) is not None:
             return sense
         for inner in _INNER_SHORT_FORM.finditer(long_form):
@@ -220,7 +220,7 @@ class NoteReader:
         return Candidate(sense.long_form, DEFINITION_PRECISION, sense.concept_id) if sense else None
 
     def _header_sense(self, short_form: str) -> tuple[Alias | None, Sense | None]:
-        """Return what a short form is as a header, by the alias table, and its sense, such as "drug history".
+        """Return the section that a short form names as a header, by the alias table, and its sense: "drug history".
 
         That is the first sense that names the same section. A sub-heading, and a short form that the table lacks, must
         have no other sense that names one.
@@ -293,7 +293,7 @@ def _mention(note: TokenizedText, found: Found, section: Section) -> Mention:
 
 
 def check_sections(given: Sequence[Any], *, text_length: int) -> tuple[Section, ...]:
-    """Check the caller's sections, and fill the gaps with "no section"."""
+    """Check the caller's sections, and fill gaps with "no section"."""
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise InputError(f"sections: found a {type(given).__name__}, allowed: a list. {_ALLOWED}.")
     sections: list[Section] = []
@@ -302,11 +302,11 @@ def check_sections(given: Sequence[Any], *, text_length: int) -> tuple[Section, 
         section = _section(number, each)
         if not position <= section.start <= section.end <= text_length:
             raise InputError(
-                f"sections: number {number} is {section.start}-{section.end}, after {position} and in a text of "
-                f"{text_length:,} characters. Give them in order, not overlapping, within the text."
+                f"sections: number {number} is {section.start}-{section.end}, the one before ends at {position}, the "
+                f"text has {text_length:,} characters. Give them in order, without overlaps, within the text."
             )
         if not section.start <= section.body_start <= section.end:
-            raise InputError(f"sections: the body of number {number} begins outside of it.")
+            raise InputError(f"sections: the body of number {number} begins outside the section.")
         if section.start > position:
             sections.append(Section(None, "", position, position, section.start))
         sections.append(section)

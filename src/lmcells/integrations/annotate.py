@@ -1,4 +1,4 @@
-"""Expanding files of notes into one file of expansions, by a job that can be stopped and resumed.
+"""Expanding files of notes into one file of expansions, in a resumable job.
 
 report = annotate(NoteFiles([Path("notes.csv")]), Path("out.jsonl"))
 
@@ -62,7 +62,7 @@ def annotate(
 ) -> dict[str, Any]:
     """Expand all notes into one file with a row per expansion, and return exact counts.
 
-    Neither the engine, nor the number of workers, nor stopping and resuming changes the file by a byte. A job that is
+    The file is the same to the byte for any engine and number of workers, and after resuming. A job that is
     already done is not done again: its counts are returned.
 
     The suffix of `output` is its format: `.jsonl`, `.csv` or `.parquet`; a stream gets JSON lines at once.
@@ -96,7 +96,7 @@ def annotate(
         return done
     if job.begun is None and output.exists() and not overwrite:
         raise InputError(
-            f"{output} exists already, and was made from other notes or settings. Choose another --output, or replace "
+            f"{output} already exists, and was made from other notes or settings. Choose another --output, or replace "
             "it with --overwrite."
         )
     shared_expander(settings)  # report what is wrong with the model here, once
@@ -173,7 +173,7 @@ def _rejected_row(
 
 
 def _keep(rejected: TextIO, path: Path) -> None:
-    """Copy the rejected rows to where they stay; without any there is no file."""
+    """Copy the rejected rows to their final file, if there are any."""
     if not rejected.tell():
         path.unlink(missing_ok=True)
         return
@@ -216,7 +216,7 @@ class ShardJob:
     ) -> None:
         for path in notes.paths:
             if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
-                inside = f"--output {output} is inside {path}, which is read"
+                inside = f"--output {output} is inside {path}, which is an input"
                 raise ConfigError(f"{inside}. Choose another folder.")
         self._notes, self._output, self._n_notes = notes, output, shard_notes
         self._n_shards = 0
@@ -251,7 +251,7 @@ class ShardJob:
 
     @contextmanager
     def open_parts(self) -> Iterator[datetime]:
-        """Continue a job that was stopped, or start over; yields when it began. The parts go when the job is done."""
+        """Continue an interrupted job, or start over; yields its start time. The parts are removed at the end."""
         try:
             yield self._begin()
             shutil.rmtree(self.parts)

@@ -4,7 +4,7 @@ report = audit(NoteFiles([Path("notes/")]), Path("audit"))
 
 The folder then has `audit.html`, tables to read (`unknown_short_forms.csv`, `unsure_short_forms.csv`, `sections.csv`),
 and two files to edit and use: `site_inventory.csv` (`--inventory`) and `header_rules.json` (`--header-rules`). They
-contain text of the notes, so only their owner may read them.
+contain text from the notes, so only their owner can read them.
 
 Notes are counted in shards, as in `annotate`, which are kept in `audit.parts/` until the end. Beyond `_MOST_KEPT`
 distinct items the rarest are dropped, so memory is bounded.
@@ -72,7 +72,7 @@ def audit(
     resume: bool = False,
     on_progress: OnProgress = lambda *_: None,
 ) -> dict[str, Any]:
-    """Read all notes and write the folder; -> its counts. What is in `min_count` notes or more is listed.
+    """Read all notes and write the folder; -> its counts. Items in `min_count` notes or more are listed.
 
     `with_context` also writes an example of each item, which is text of a note. The rest is as in `annotate`.
     """
@@ -114,7 +114,7 @@ class _Item:
 
 @dataclass(frozen=True, slots=True)
 class AuditTask(Task):
-    """The short forms and headers of a shard are counted."""
+    """Counts the short forms and headers of a shard."""
 
     with_context: bool = True
 
@@ -168,7 +168,7 @@ class _ShardCounts:
     def _unknown(
         self, text: str, expansions: Sequence[Expansion], sections: Sequence[Section]
     ) -> Iterator[tuple[int, str]]:
-        """Yield what looks like a short form but was neither expanded nor otherwise recognised."""
+        """Yield possible short forms that were neither expanded nor otherwise recognised."""
         self._in_lower_case.update(_LOWER_WORD.findall(text))
         taken = [(each.start, each.end) for each in expansions]
         taken += [(section.start, section.body_start) for section in sections]
@@ -266,7 +266,7 @@ class _Findings:
             yield name, item.n_notes, item.n, n_all, likeliest, item.example
 
     def _sections(self, min_count: int) -> Iterator[tuple[Any, ...]]:
-        """Yield headers that no rule names, and labels that are not headers."""
+        """Yield headers that no rule covers, and labels that are not headers."""
         names = sorted({alias.name for alias in load_aliases().values() if alias.name})
         for kind, is_section in (("header", "yes"), ("label", "no")):
             for name, item in self.items(kind, min_count):

@@ -69,8 +69,8 @@ def read_annotated(
         yield AnnotatedNote(note, tuple(expansions))
     if found:
         raise InputError(
-            f"{annotations} has expansions of {len(found):,} notes that are missing, {next(iter(found))!r} first. "
-            f"Give the notes it was made from with --notes; {len(seen):,} were read."
+            f"{annotations} has expansions of {len(found):,} notes that were not found, the first is "
+            f"{next(iter(found))!r}. Give the notes it was made from with --notes; {len(seen):,} were read."
         )
 
 

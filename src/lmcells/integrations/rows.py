@@ -1,4 +1,4 @@
-"""Which notes to read, and the files of rows that `annotate` writes and exports read (JSON lines, CSV, Parquet)."""
+"""Files of notes to read, and the files of rows that `annotate` writes and exports read (JSON lines, CSV, Parquet)."""
 
 import csv
 import io
@@ -73,7 +73,7 @@ def check_format(output: Path) -> None:
     """Refuse an unknown suffix, and Parquet without pyarrow."""
     if output.suffix.lower() not in FORMATS:
         allowed = ", ".join(FORMATS)
-        raise ConfigError(f"--output {output}: its name must end in {allowed}; found {output.suffix!r}.")
+        raise ConfigError(f"--output {output}: the name must end in {allowed}; found {output.suffix!r}.")
     if output.suffix.lower() == ".parquet":
         _pyarrow("Writing")
 
@@ -107,7 +107,7 @@ def _write_json_lines(path: Path | BinaryIO, layout: RowLayout, parse: _Parse) -
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows as CSV; what a row does not have stays empty."""
+    """Return rows as CSV; missing fields stay empty."""
     text = io.StringIO(newline="")
     table = csv.DictWriter(text, columns, lineterminator="\n")
     table.writeheader()

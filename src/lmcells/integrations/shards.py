@@ -216,7 +216,7 @@ def annotate_table(settings: ExpanderSettings, ids: Sequence[Any], texts: Sequen
 
 
 Engine = Callable[[Task, Iterable[Shard]], Iterator[bytes]]
-"""Takes a task and shards; yields what `Task.run` returns, as it comes."""
+"""Takes a task and shards; yields the results of `Task.run` as they arrive."""
 
 
 def find_engine(name: str, *, workers: int) -> Engine:

@@ -167,7 +167,7 @@ class AcronymComponent:
         return to_bytes({_FILES: packed.getvalue}, ())
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> Self:
-        """Load what `to_bytes` returned; its files are in a temporary folder as long as the component lives."""
+        """Load the result of `to_bytes`; its files are in a temporary folder as long as the component lives."""
         packed: list[bytes] = []
         from_bytes(bytes_data, {_FILES: packed.append}, ())
         folder = mkdtemp(prefix="lmcells-")
@@ -211,7 +211,7 @@ def medspacy_sections(doc: Any) -> list[dict[str, Any]] | None:
 
 
 def _characters(doc: Any, first: int, last: int) -> tuple[int, int]:
-    """Turn token indices into character offsets; an empty span is where its first token would be."""
+    """Convert token indices to character offsets; an empty span is where its first token would be."""
     start = doc[first].idx if first < len(doc) else len(doc.text)
     return start, doc[last - 1].idx + len(doc[last - 1]) if last > first else start
 

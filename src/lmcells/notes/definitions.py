@@ -1,7 +1,7 @@
 """Abbreviation definitions in a text: "atrial fibrillation (AF)", "AF (atrial fibrillation)", "AF = atrial ...".
 
 Candidates come from brackets and lists, as in Schwartz and Hearst (2003). The letters and numbers of the short form are
-aligned with the words of the long form (`align`), each alignment is scored by its log odds against chance, and the best
+aligned with the words of the long form (`align`), each alignment is scored by its log-odds against chance, and the best
 must reach `_NEEDED`. A long form of the inventory needs no alignment ("twice daily (BID)").
 """
 
@@ -23,7 +23,7 @@ _Candidate = tuple[_Span, _Span, bool]  # short form, text with the long form, w
 _LONGEST = 20  # characters of a short form
 _MOST_PIECES = 24  # searched for a long form
 _MOST_WORDS_BEFORE = 8  # of a long form before a bracket that only the inventory knows
-_REACH = 200  # characters that may hold a long form
+_REACH = 200  # characters that may contain a long form
 _NEAR = 10_000  # characters where a short form may be used again
 
 # Where short and long forms occur.
@@ -102,7 +102,7 @@ _LIGHT = frozenset(["type", "class", "group", "isoform", "number", "kda", "kd", 
 
 
 class LogOdds(NamedTuple):
-    """Log odds of a definition against chance, learnt by `benchmarks/definition_weights.py`."""
+    """Log-odds of a definition against chance, learnt by `benchmarks/definition_weights.py`."""
 
     first: float = 2.16  # first letter of a piece
     follows: float = 0.79  # the next letter of the same piece
@@ -126,7 +126,7 @@ class LogOdds(NamedTuple):
 
 
 LOG_ODDS = LogOdds()
-# Chosen on the even half of the passages of `benchmarks/definitions.py`: log odds against chance cannot tell that
+# Chosen on the even half of the passages of `benchmarks/definitions.py`: log-odds against chance cannot tell that
 # "HIV-1" is more than "human immunodeficiency virus", nor how sure to be.
 _NO_NUMBER = -4.0
 _NEEDED = 2.51
@@ -181,7 +181,7 @@ def _bracketed(text: str, spells: FormLookup) -> Iterator[Definition]:
 
 
 def short_inside(text: str, inside: _Span) -> Iterator[_Candidate]:
-    """Read "atrial fibrillation (AF)", also with more in the bracket: "(AF, see Table 1)", "(or AF)", "(AF 2010)"."""
+    """Read "atrial fibrillation (AF)", also as "(AF, see Table 1)", "(or AF)" and "(AF 2010)"."""
     opens, closes = inside
     if _MEMBERS.match(text, opens, closes):
         return
@@ -229,9 +229,9 @@ def _listed(text: str, lists: list[int], spells: FormLookup) -> Iterator[Definit
 def _legends(text: str, spells: FormLookup) -> Iterator[Definition]:
     """Yield the entries of legends: "RA - right apical margin", and "LN - lymph nodes" on the next line.
 
-    At least two neighbouring entries, and half of them, must align: one "FH: father healthy" in a list is no legend. A
-    single entry is enough if the inventory agrees, or if it has a dash and the initials of its words: three of them, or
-    two where the text has another legend.
+    At least two neighbouring entries, and half of them, must align: a single "FH: father healthy" in a list is not a
+    legend. A single entry is enough if the inventory agrees, or if it has a dash and the initials of its words: three
+    of them, or two where the text has another legend.
     """
     legends: list[list[_Entry | None]] = []
     end = -_LEGEND_GAP
@@ -254,7 +254,7 @@ def _legends(text: str, spells: FormLookup) -> Iterator[Definition]:
 
 
 class _Entry(NamedTuple):
-    """What may be an entry of a legend: its letters align."""
+    """A possible entry of a legend: its letters align."""
 
     definition: Definition
     is_sure: bool  # also without another entry beside it
@@ -290,7 +290,7 @@ def _define(
     short_form = short_form_of(text[slice(*span)])
     if short_form is None or not (by_letters or spells(short_form, text[slice(*within)])):
         return None
-    if not from_start:  # no long form holds its short form
+    if not from_start:  # no long form contains its short form
         at = text.rfind(short_form, *within)
         after = at + len(short_form)
         if at >= 0 and text[after].isspace() and (at == 0 or text[at - 1].isspace()):
@@ -426,7 +426,7 @@ def symbols_of(short_form: str) -> list[str]:
 
 
 def prior(short_form: str, *, is_used: bool, is_later: bool) -> float:
-    """Return the prior log odds that a bracket defines a short form, before its letters are aligned."""
+    """Return the prior log-odds that a bracket defines a short form, before its letters are aligned."""
     n_letters = sum(map(str.isalpha, short_form))
     return (
         LOG_ODDS.bracket
@@ -459,7 +459,7 @@ def _is_plausible(
 def align(
     symbols: list[str], pieces: list[Piece], ends: list[int], *, from_start: bool
 ) -> tuple[float, int, int]:
-    """Return the log odds of the best alignment of symbols with pieces, with its first and last piece.
+    """Return the log-odds of the best alignment of symbols with pieces, with its first and last piece.
 
     Schwartz and Hearst match each character anywhere, from the right, and stop at the first letter that happens to fit.
     Here all alignments are compared: a piece matches by its first letter and perhaps some inside it, or is skipped.
@@ -508,7 +508,7 @@ def _keep(best: dict[_State, _Best], state: _State, score: float, first: int) ->
 
 
 def _start_score(pieces: list[Piece], at: int) -> float | None:
-    """Return the log odds that a long form begins with a piece; None if it cannot."""
+    """Return the log-odds that a long form begins with a piece; None if it cannot."""
     piece = pieces[at]
     if not piece.opens:
         return 0.0 if pieces[at - 1].text.isdigit() else LOG_ODDS.part_start if piece.separator else None
@@ -529,7 +529,7 @@ def _skip_score(piece: Piece) -> float:
 
 
 def _matches(letters: list[str], first: int, word: str) -> Iterator[tuple[int, float]]:
-    """Yield how many letters, from `first` on, a piece can match, with their log odds."""
+    """Yield how many letters, from `first` on, a piece can match, with their log-odds."""
     if first == len(letters):
         return
     at, value = 0, LOG_ODDS.first
@@ -549,5 +549,5 @@ def _matches(letters: list[str], first: int, word: str) -> Iterator[tuple[int, f
 
 @lru_cache(maxsize=4096)
 def _second_parts(word: str) -> dict[str, int]:
-    """Return the letters that may begin the second part of a compound, with their places."""
+    """Return the letters that may begin the second part of a compound, with their positions."""
     return {match[0]: match.start() for match in _SECOND_PART.finditer(word)}

@@ -10,7 +10,7 @@ like a sentence?) and on the note:
 
 In running text, a header of the table in capitals may follow the end of a sentence: "HTN. PLAN: rest". A note with more
 of these than headers at line starts has lost its line breaks; there, headers in lower case, unknown ones in capitals,
-and those of the table in capitals without a colon count, too.
+and those of the table in capitals without a colon also count.
 
 One pass finds candidate lines: the pattern begins with a literal line break and every quantifier is bounded or
 possessive, so time is linear in any text. Another pass goes from colon to colon. Everything else looks only at
@@ -86,7 +86,7 @@ _SAMPLE = 20_000  # characters checked for all caps
 
 
 class _Label(NamedTuple):
-    """What is known of a header without looking at its position in the note."""
+    """What is known about a header regardless of its position in the note."""
 
     name: str
     own: bool = False  # named by the user: always a header

@@ -1,8 +1,8 @@
 """Sections from headers, and the table of header aliases.
 
-`section_aliases.json` holds three blocks. *Sections* map a canonical name to other ways of writing it. *Parts* are
-sub-headings, such as HEENT: inside one of the sections they are listed for, they do not open a section of their own.
-*Fields*, such as "Date", look like headers and never are. Users may add a file of their own.
+`section_aliases.json` has three blocks. *Sections* map a canonical name to other ways of writing it. *Parts* are
+sub-headings, such as HEENT: inside one of the sections they are listed for, they do not open a new section.
+*Fields*, such as "Date", look like headers but never are. Users may add their own file.
 """
 
 import enum
@@ -79,7 +79,7 @@ def header_key(header: str) -> str:
 
 
 def find_alias(table: AliasTable, header: str) -> Alias | None:
-    """Look a header up as written, then without its asides: "PMH (per daughter)" is PMH."""
+    """Look up a header as written, then without its asides: "PMH (per daughter)" is PMH."""
     alias = table.get(header_key(header))
     if alias is None and "(" in header:
         alias = table.get(header_key(_ASIDE.sub(" ", header)))

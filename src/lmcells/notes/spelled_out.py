@@ -25,7 +25,7 @@ _ENDING = re.compile(r"s?(?![A-Za-z0-9+])")  # of a mention: not FM in FM2
 
 
 def spell_out(text: str, headers: list[Header], *, note_id: str, share: float) -> tuple[str, list[Header]]:
-    """Spell short forms out in a share of the sections; return the new text and the headers at their new offsets."""
+    """Spell out short forms in a share of the sections; return the new text and the headers at their new offsets."""
     definitions = find_definitions(text)
     if not definitions:
         return text, headers

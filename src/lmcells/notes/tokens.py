@@ -14,7 +14,7 @@ The rules, chosen so that a short form stays one token and can be found:
 `iterate_tokens` is the reference: one pattern, one pass. `find_tokens` finds exactly the same tokens many times faster,
 by array operations: each rule of the pattern looks at most two characters to either side, so each becomes a comparison
 of shifted arrays. Words are identified there by a 64-bit hash of their spelling; that any two of ten million words
-collide has a chance of about one in 400,000. `tests/notes/test_tokens.py` checks that the two agree on any text.
+collide has a probability of about one in 400,000. `tests/notes/test_tokens.py` checks that the two agree on any text.
 """
 
 import re

@@ -135,7 +135,7 @@ def load_names(path: Path, *, expected: int | None = None, distinct: bool = Fals
     if expected is not None and len(names) != expected:
         raise ModelError(f"{path} has {len(names):,} names, the model's settings say {expected:,}. {AGAIN}")
     if distinct and len(set(names)) != len(names):
-        raise ModelError(f"{path} is damaged: it has a name twice. {AGAIN}")
+        raise ModelError(f"{path} is damaged: it contains a name twice. {AGAIN}")
     return names
 
 

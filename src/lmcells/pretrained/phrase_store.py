@@ -71,8 +71,8 @@ class PhraseStore:
         )
         if not is_whole:
             raise ModelError(
-                f"{path} is damaged: it does not hold prototypes of {cell_dim} numbers for {len(phrases):,} phrases. "
-                f"{layout.AGAIN}"
+                f"{path} is damaged: it does not contain prototypes of {cell_dim} numbers for {len(phrases):,} "
+                f"phrases. {layout.AGAIN}"
             )
         return cls(phrases, arrays)
 

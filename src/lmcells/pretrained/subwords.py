@@ -69,7 +69,7 @@ class SubwordSettings:
             settings = None
         if settings is None or not (settings.sharpness > 0 and settings.caution > 0):
             raise ModelError(
-                f"{path} is damaged: it does not hold sharpness, caution and explained. {layout.AGAIN}"
+                f"{path} is damaged: it does not contain sharpness, caution and explained. {layout.AGAIN}"
             )
         return settings
 

@@ -1,4 +1,4 @@
-"""Expansion over HTTP, and a page to try it on.
+"""Expansion over HTTP, with a page to try it.
 
 from lmcells.service.app import create_app
 app = create_app(expander, ServiceSettings(max_concurrency=64))   # an ASGI application

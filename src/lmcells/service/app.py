@@ -1,4 +1,4 @@
-"""The service as an ASGI application: its routes, its pages, and what guards and surrounds them."""
+"""The service as an ASGI application: its routes, pages, guards and middleware."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection

@@ -34,7 +34,7 @@ MAX_QUESTIONS = 32  # a person asks a few at a time; a program that asks more ca
 MAX_SECTIONS = 8
 MAX_WORDS = 40
 
-_MAX_COMPARED = 10_000  # comparing spellings is slow, and rare names are of little use
+_MAX_COMPARED = 10_000  # comparing spellings is slow, and rare names are rarely useful
 _MIN_SIMILARITY = 0.6
 _N_CLUSTERS = 12
 _SHORT_FORM, _SECTION = "MG", "IMAGING"  # the paper's figure
@@ -44,7 +44,7 @@ Answer = TypeVar("Answer")
 
 
 class ExploringThread:
-    """Runs questions about the model one by one in a thread of its own, so that notes never wait for them."""
+    """Runs questions about the model one by one in a separate thread, so that notes never wait for them."""
 
     def __init__(self, *, max_questions: int = MAX_QUESTIONS) -> None:
         self._max_questions = max_questions
@@ -52,7 +52,7 @@ class ExploringThread:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lmcells-explorer")
 
     async def __call__(self, ask: Callable[[], Answer]) -> Answer:
-        """Return what `ask` returns, or refuse with 429 where too many questions wait."""
+        """Return what `ask` returns, or refuse with 429 if too many questions are waiting."""
         if self._n_inside >= self._max_questions:
             waiting = f"{self._max_questions} questions about the model are waiting"
             detail = f"{waiting}, the most allowed. Try again later."
@@ -65,7 +65,7 @@ class ExploringThread:
 
 
 class CountedNames:
-    """Finds names, the most frequent first; where none begins with a text or contains it, the nearest."""
+    """Finds names that begin with a text or contain it, the most frequent first; if there are none, the nearest."""
 
     def __init__(self, counts: Mapping[str, int], *, searched: Mapping[str, str] | None = None) -> None:
         self._counts = counts
@@ -120,11 +120,11 @@ class Explorer:
 
     @property
     def model(self) -> PretrainedModel:
-        """The model; InputError if its words do not depend on their section."""
+        """The model; InputError if it does not use sections."""
         kind = self._model.sizes.kind
         if kind != "lmc":
             raise InputError(
-                f"the service's model is of kind {kind!r}, whose words do not depend on their section: there is "
+                f"the service's model is of kind {kind!r}, which does not use sections: there is "
                 "nothing to explore. Serve a model of kind 'lmc'."
             )
         return self._model

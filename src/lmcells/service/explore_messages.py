@@ -1,4 +1,4 @@
-"""The answers of the paths under /explore: the fields of what `lmcells.analysis` returns."""
+"""The answers of the paths under /explore, with the fields of the results of `lmcells.analysis`."""
 
 from typing import Literal
 
@@ -65,7 +65,7 @@ class LikenessMessage(Message):
 
 
 class SectionSenseMessage(Message):
-    """What a word means under one section, or on average where `section` is null."""
+    """What a word means under one section, or on average if `section` is null."""
 
     section: str | None
     count: int | None
@@ -149,7 +149,7 @@ class PlaceMessage(Message):
 
 
 class ComponentMessage(Message):
-    """A word's cell under one section: its weight in the mixture, its variance, and where its mean lies."""
+    """A word's cell under one section: its weight in the mixture, its variance, and the position of its mean."""
 
     section: str
     weight: Probability

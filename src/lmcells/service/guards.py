@@ -20,7 +20,7 @@ from lmcells.service.metrics import ServiceMetrics
 from lmcells.service.settings import ServiceSettings
 
 MAX_VALUES = 30_000  # commas outside of strings: a thousand notes with eight sections each
-SMALL = 65_536  # bytes: smaller bodies are always let in
+SMALL = 65_536  # bytes: smaller bodies are always accepted
 _LARGE_BODIES = 8  # of the largest size, held at one time
 _STEP = 65_536  # bytes unpacked or counted before others get a turn
 _DRAIN_FACTOR = 8  # times the limit are read of a larger body: many clients send all of it before they listen
@@ -61,7 +61,7 @@ def guarded_route(settings: ServiceSettings, metrics: ServiceMetrics) -> type[AP
 
 
 def _shows_one_of(scope: Scope, expected: list[bytes]) -> bool:
-    """Compare in constant time, whatever part of a token is right."""
+    """Compare in constant time, so that timing reveals nothing about a token."""
     shown = [value for name, value in scope["headers"] if name == b"authorization"]
     scheme, _, token = shown[0].partition(b" ") if len(shown) == 1 else (b"", b"", b"")
     matches = [hmac.compare_digest(token.strip(), each) for each in expected]
@@ -101,7 +101,7 @@ class BodyReader:
             await self._refuse_large(receive)
         encoding = headers.get(b"content-encoding", b"identity").strip().lower()
         if encoding not in (b"identity", b"gzip", b"x-gzip"):
-            detail = "Content-Encoding: found another; allowed: gzip, identity."
+            detail = "Content-Encoding: not supported; allowed: gzip, identity."
             raise _closing(415, detail, {"Accept-Encoding": "gzip"})
         unpack = None if encoding == b"identity" else zlib.decompressobj(31)
         count, has_more = JsonCounter(), True
@@ -117,7 +117,7 @@ class BodyReader:
                 self._extend(body, part)
                 count.feed(part)
                 if count.n_values > MAX_VALUES:
-                    detail = f"the body holds more than {MAX_VALUES:,} values. Send fewer notes or sections."
+                    detail = f"the body has more than {MAX_VALUES:,} values. Send fewer notes or sections."
                     raise _closing(413, detail)
                 if piece:
                     await asyncio.sleep(0)
@@ -186,9 +186,9 @@ def _unpacked(unpack: "zlib._Decompress", piece: bytes) -> tuple[bytes, bytes]:
     try:
         part = unpack.decompress(piece, _STEP)
     except zlib.error:
-        raise _closing(400, "the body is not gzip data, as Content-Encoding says.") from None
+        raise _closing(400, "the body is not gzip data, although Content-Encoding says gzip.") from None
     if unpack.unused_data:
-        raise _closing(400, "the body goes on after the end of its gzip data.")
+        raise _closing(400, "the body continues after the end of its gzip data.")
     return part, unpack.unconsumed_tail
 
 

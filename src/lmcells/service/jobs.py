@@ -39,7 +39,7 @@ class Job:
     """A request: its notes, the answers so far as JSON, and the future of the whole answer.
 
     A lane's thread fills it and also writes the JSON, which leaves the event loop free. Cancelling `answered` stops the
-    work. With `deliver`, answers are handed out one by one, in order, and a note with a mistake in it is answered by
+    work. With `deliver`, answers are handed out one by one, in order, and an invalid note is answered with
     its error; the whole answer is then empty.
     """
 

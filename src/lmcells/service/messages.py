@@ -275,7 +275,7 @@ class HealthAnswer(Message):
 
 
 class ErrorMessage(Message):
-    """What is wrong, in one line that never quotes a note."""
+    """An error, in one line that never quotes a note."""
 
     detail: str
 

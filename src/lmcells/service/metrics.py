@@ -17,7 +17,7 @@ _NOTES = (1, 2, 4, 8, 16, 32, 64, 96)
 
 
 class ServiceMetrics:
-    """The service's metrics, in a registry of their own; `n_waiting` returns the length of the queue."""
+    """The service's metrics, in their own registry; `n_waiting` returns the length of the queue."""
 
     def __init__(self, n_waiting: Callable[[], int] = lambda: 0) -> None:
         self._n_waiting = n_waiting
@@ -27,7 +27,7 @@ class ServiceMetrics:
         self.requests = Counter("lmcells_requests", "Requests answered.", ("path", "status"), **own)
         text = "From a request's first byte to the last of its answer."
         self.request_seconds = Histogram("lmcells_request_seconds", text, ("path",), buckets=_SECONDS, **own)
-        text = "Requests to expand that were let in."
+        text = "Requests to expand that were accepted."
         self.in_progress = Gauge("lmcells_requests_in_progress", text, **summed)
         self.waiting_notes = Gauge("lmcells_waiting_notes", "Notes that wait for a batch.", **summed)
         self.given_up = Counter("lmcells_requests_given_up", "Requests whose client left first.", **own)

@@ -64,7 +64,7 @@ async def answer_error(_: Request, error: Exception) -> JSONResponse:
         if detail == "Not Found":  # the router's own words
             detail = "no such path. See /docs."
         elif detail == "Method Not Allowed":
-            detail = f"no such method on this path, allowed: {headers.get('Allow', 'see /docs')}."
+            detail = f"method not allowed on this path; allowed: {headers.get('Allow', 'see /docs')}."
         return refusal(error.status_code, detail, headers)
     return refusal(422, str(error))
 
@@ -131,7 +131,7 @@ class Observation:
         except Exception as error:
             _log.error("%s", describe_error(error), extra={"fields": {"request_id": request_id}})
             if status == 0:
-                detail = "something went wrong in the service; its log says where."
+                detail = "internal error; see the log of the service."
                 await refusal(500, detail, {"Connection": "close"})(scope, receive, watched)
         seconds = time.perf_counter() - start
         self._note_down(scope, path, status or CLIENT_LEFT, seconds, request_id)

@@ -1,4 +1,4 @@
-"""What decisions say about mentions: which mentions they apply to, which decision wins, and where reviewers agree."""
+"""Decisions about mentions: which mentions they apply to, which decision wins, and where reviewers agree."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -68,7 +68,7 @@ class Decision(Choice):
         return (self.note, self.start, self.end) == (note, mention.start, mention.end)
 
     def strength(self, mention: Expansion, note: int) -> tuple[bool, int, int]:
-        """A decision in the note itself beats a rule, a narrow rule a wide one, a new decision an old one."""
+        """A decision in the note itself beats a rule, a narrow rule a wide one, and a new decision an old one."""
         is_own = self.is_made_at(mention, note) or (self.note == note and self.scope == "note")
         return is_own, 0 if is_own else _NARROW[self.scope], self.id
 
@@ -127,7 +127,7 @@ class ReviewedMention:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedNote:
-    """A note with all mentions in it, those that a reviewer marked by hand included."""
+    """A note with all its mentions, including those that a reviewer marked by hand."""
 
     id: int
     note: Note

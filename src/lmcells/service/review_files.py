@@ -27,7 +27,7 @@ SITE_COLUMNS = ("short_form", "long_form", "action", "section", "category")
 
 _LOOKS_SHORT = re.compile(r"(?<![\w/.'-])[A-Z]{2,6}s?(?![\w'/-]|\.\w)")
 _HEADING_BEFORE, _HEADING_AFTER = re.compile(r"\b[A-Z]{3,} \Z"), re.compile(r" [A-Z]{3,}\b")  # within a line
-_WORD = 5  # letters, from which what the model knows in lower case is a word
+_WORD = 5  # letters: a word of this length that the model knows in lower case is a word
 _ROMAN = re.compile(r"[IVX]+")
 _LINE = re.compile(r"[^\r\n]*")
 _CAPITALS = 0.6  # share of capitals among the letters of a line above which they carry no information
@@ -49,7 +49,7 @@ def version_of(expander: Expander) -> Version:
 
 
 def mentions_of(note: Note, expansions: Sequence[Expansion], expander: Expander) -> list[Expansion]:
-    """Return the expansions of a note, and mentions that look like short forms but are in no inventory."""
+    """Return the expansions of a note, and mentions that look like short forms but are not in the inventory."""
     mentions, sections = list(expansions), None
     starts = [each.start for each in expansions]
     for line in _LINE.finditer(note.text):
@@ -88,7 +88,7 @@ def add_notes(
 ) -> int:
     """Expand notes and put them into a file of reviews, the most useful first; return their number.
 
-    A note is useful for its doubts, each weighed by its uncertainty, and its unknown forms, each weighed by the
+    A note is useful for its doubts, each weighted by its uncertainty, and its unknown forms, each weighted by the
     logarithm of the number of notes that have it.
     """
     version = version_of(expander)
@@ -135,7 +135,7 @@ def note_nlp(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
 
 
 def labelled(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
-    """Yield marked notes for `lmcells evaluate --notes`, as JSON lines: those that a reviewer is done with.
+    """Yield marked notes for `lmcells evaluate --notes`, as JSON lines: those that a reviewer has finished.
 
     Mentions that nobody decided, or on which reviewers disagree, are marked as unclear and not scored.
     """

@@ -28,7 +28,7 @@ def _check_encodable(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise ValueError("not Unicode text: it holds half of a surrogate pair") from None
+        raise ValueError("not Unicode text: it contains half of a surrogate pair") from None
     return text
 
 

@@ -7,7 +7,7 @@
     store.undo("Ana")
 
 A decision is a row that is never changed: a new opinion is a new row, and undoing only marks a row. So two reviewers,
-in two processes, keep all of their work. A decision says what one mention means and, by its scope, what others mean.
+in two processes, never lose work. A decision says what one mention means and, by its scope, what others mean.
 """
 
 import json
@@ -88,7 +88,7 @@ class ReviewStore:
     # Notes
 
     def add(self, note: Note, mentions: Sequence[Expansion], *, version: Version) -> int:
-        """Store a note, return its number; one of the same name and text gets new mentions and keeps its decisions."""
+        """Store a note and return its number; an existing note gets new mentions and keeps its decisions."""
         found = json.dumps([each.to_dict() for each in mentions], ensure_ascii=False)
         values = {"metadata": json.dumps(dict(note.metadata), ensure_ascii=False), "mentions": found}
         values |= version._asdict() | {"usefulness": 0.0, "added": _now()}
@@ -96,7 +96,8 @@ class ReviewStore:
             known = file.execute("SELECT text FROM notes WHERE name = ?", (note.id,)).fetchone()
             if known and known["text"] != note.text:
                 raise InputError(
-                    f"{self.path} holds another text under the name {note.id!r}. Rename the note, or delete that one."
+                    f"{self.path} already has a note named {note.id!r} with another text. Rename the note, or "
+                    "delete the other."
                 )
             changed = ", ".join(f"{name} = excluded.{name}" for name in values)
             on_conflict = f"ON CONFLICT (name) DO UPDATE SET {changed} RETURNING id"
@@ -124,7 +125,7 @@ class ReviewStore:
     ) -> list[ReviewedNote]:
         """Return notes: all, or those with a decision.
 
-        The most useful to review come first, those that the reviewer is done with last.
+        The most useful to review come first, those that the reviewer has finished come last.
         """
         decided_in = "WHERE id IN (SELECT note FROM decisions WHERE undone IS NULL)" if only_decided else ""
         with self._open() as file:
@@ -141,7 +142,7 @@ class ReviewStore:
         return [_reviewed(row, [*by_note[row["id"]], *rules]) for row in rows]
 
     def counts(self, reviewer: str) -> dict[str, int]:
-        """Return the number of notes, and of those that a reviewer is done with."""
+        """Return the number of notes, and of those that a reviewer has finished."""
         with self._open() as file:
             counted = f"SELECT COUNT(*) AS n_notes, COUNT(CASE WHEN id IN ({_DONE}) THEN 1 END) AS n_done FROM notes"
             return dict(file.execute(counted, (reviewer,)).fetchone())

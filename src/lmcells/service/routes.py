@@ -80,12 +80,12 @@ def add_expand(
     ) -> Response:
         """Send one note as `text`, several as `notes`, or one JSON object per line (Content-Type application/x-ndjson).
 
-        With `Accept: application/x-ndjson`, each note is answered by a line as soon as it is expanded, in order; a note
-        with a mistake in it is answered by its `id` and `detail`.
+        With `Accept: application/x-ndjson`, each note is answered with a line as soon as it is expanded, in order; an
+        invalid note is answered with its `id` and `detail`.
         """
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type not in ("application/json", NDJSON):
-            detail = f"Content-Type: found another; allowed: application/json or {NDJSON}."
+            detail = f"Content-Type: not supported; allowed: application/json or {NDJSON}."
             raise HTTPException(415, detail)
         body = await request.body()
 
@@ -131,7 +131,7 @@ async def _answer_lines(
     workers: Workers,
     settings: ServiceSettings,
 ) -> AsyncGenerator[bytes]:
-    """Yield a line per note as it is answered; the deadline is for each line."""
+    """Yield one line per note as it is answered; the deadline applies to each line."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
 
@@ -151,7 +151,7 @@ async def _answer_lines(
         if error is not None and n_lines == 0:
             raise error
         if error is not None:
-            yield b'{"detail":"something went wrong in the service. Send the rest again."}\n'
+            yield b'{"detail":"internal error. Send the rest again."}\n'
     except TimeoutError:
         yield b'{"detail":"no more lines within %g seconds. Send the rest again."}\n' % settings.deadline
     finally:
@@ -247,7 +247,7 @@ def add_probes(router: APIRouter, workers: Workers, inventory: SenseInventory) -
                 workers.put(job)
                 await asyncio.wait_for(asyncio.wrap_future(job.answered), _READY_SECONDS)
             except (TimeoutError, RuntimeError):
-                detail = "the workers do not answer. Try again later."
+                detail = "the workers do not respond. Try again later."
                 raise HTTPException(503, detail, {"Retry-After": "5"}) from None
             answered_at = time.monotonic()
         return messages.ProbeAnswer(status="ok")

@@ -72,7 +72,7 @@ def serve(options: ServerOptions, *, n_workers: int = 1) -> None:
         _serve_here(options, expander, listening)
         return
     del expander
-    # Each worker listens on a socket of its own: the system spreads connections evenly, and a worker that ends takes
+    # Each worker listens on its own socket: the system spreads connections evenly, and a worker that ends takes
     # only its own with it. This one keeps the port, and never listens.
     with listen(options.host, options.port, is_shared=True, backlog=None) as reserved:
         _announce(options, reserved, n_workers)
@@ -82,7 +82,7 @@ def serve(options: ServerOptions, *, n_workers: int = 1) -> None:
 
 
 def check(options: ServerOptions) -> None:
-    """Ask the service that runs on this machine whether it is ready; InputError if not."""
+    """Check whether the service on this machine is ready; InputError if not."""
     host = "127.0.0.1" if options.host in ("0.0.0.0", "::") else options.host
     connections = (
         HTTPConnection(host, options.port, timeout=5),
@@ -216,7 +216,7 @@ def url(listening: socket.socket, *, scheme: str = "http") -> str:
 
 
 def start_log(*, as_json: bool = False) -> None:
-    """Log to standard error: our own lines, and the server's warnings, which name no path and no body."""
+    """Log to standard error: our own lines, and the server's warnings, which contain no path and no body."""
     handler = logging.StreamHandler()
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(JsonLines() if as_json else text)
@@ -235,7 +235,7 @@ class JsonLines(logging.Formatter):
 
 
 def freeze_loaded() -> None:
-    """Exclude what is loaded from garbage collection: it is never freed, and searching it takes long."""
+    """Exclude loaded objects from garbage collection: they are never freed, and searching them takes long."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)

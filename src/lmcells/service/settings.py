@@ -1,4 +1,4 @@
-"""What the service accepts, and how much of it at a time."""
+"""Settings and limits of the service."""
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -14,9 +14,9 @@ def _limit(default: float, metavar: str, meaning: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Limits of the service, the host names that it answers to, and the tokens of which clients must send one."""
+    """Limits of the service, the host names that it answers to, and the tokens that clients may send."""
 
-    max_body: float = _limit(8.0, "MB", "per request (%(default)g), else 413")  # unpacked
+    max_body: float = _limit(8.0, "MB", "megabytes per request (%(default)g), else 413")  # unpacked
     max_note_length: int = _limit(200_000, "N", "characters per note (%(default)d), else 422")
     max_notes: int = _limit(1_000, "N", "notes per request (%(default)d), else 422")
     max_concurrency: int = _limit(128, "N", "requests at a time in each process (%(default)d), else 429")
@@ -24,10 +24,10 @@ class ServiceSettings:
         1_000, "N", "open connections of each process (%(default)d); idle ones are closed"
     )
     receive_seconds: float = 30.0  # for a request to arrive; later is answered with 408
-    deadline: float = _limit(60.0, "SECONDS", "for an answer (%(default)g), else 503")
+    deadline: float = _limit(60.0, "SECONDS", "time for an answer (%(default)g), else 503")
     allowed_hosts: tuple[str, ...] = ()  # names in the Host header; none: any
     reviews: str | None = None  # file of reviews; without one nothing is stored
-    reviewer: str = ""  # the name that the page begins with
+    reviewer: str = ""  # the reviewer's name that the page starts with
     tokens: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
@@ -43,14 +43,14 @@ class ServiceSettings:
             if not token:
                 problem = "is empty"
             elif not token.isascii():
-                problem = "holds a character that is not ASCII, which no header can carry"
+                problem = "has a non-ASCII character, which is not possible in a header"
             elif not token.isprintable() or token.strip() != token:
-                problem = "holds a control character, or begins or ends with a space"
+                problem = "has a control character, or begins or ends with a space"
             else:
                 continue
             raise ConfigError(
-                f"token {number} of {len(self.tokens)} {problem}. Allowed: printable ASCII without spaces around "
-                "it. Set another LMCELLS_TOKEN, or correct the --token-file."
+                f"token {number} of {len(self.tokens)} {problem}. Allowed: printable ASCII, no spaces at the ends. "
+                "Set another LMCELLS_TOKEN, or correct the --token-file."
             )
 
     @property
@@ -67,5 +67,5 @@ def read_tokens(path: Path) -> tuple[str, ...]:
         raise ConfigError(f"--token-file: cannot read {path}: {reason}.") from None
     tokens = tuple(line for line in lines if line and not line.startswith("#"))
     if not tokens:
-        raise ConfigError(f"--token-file: {path} holds no token. Write one per line.")
+        raise ConfigError(f"--token-file: {path} contains no token. Write one per line.")
     return tokens

@@ -78,11 +78,11 @@ def lane_of(job: Job) -> str:
 
 
 class Nobody(Exception):  # noqa: N818 - an event, not an error
-    """Nobody is waiting for the answer any more."""
+    """Raised when nobody is waiting for the answer any more."""
 
 
 class Worker:
-    """Expands the notes of a batch together; a request with a mistake in it fails alone."""
+    """Expands the notes of a batch together; an invalid request fails alone."""
 
     def __init__(self, expander: Expander, metrics: ServiceMetrics) -> None:
         self._expander = expander
@@ -188,7 +188,7 @@ def rules_of(edits: InventoryEdits, inventory: SenseInventory) -> list[SenseRule
         first = added.setdefault((sense.short_form, " ".join(sense.long_form.casefold().split())), index)
         if first != index:
             raise InventoryError(
-                f"inventory.add.{index}: {sense.long_form!r} is a sense of {sense.short_form!r} already "
+                f"inventory.add.{index}: {sense.long_form!r} is already a sense of {sense.short_form!r} "
                 f"(inventory.add.{first}). Leave one out, and give all forms with the other."
             )
     removed = [each.model_dump() | {"action": "forbid"} for each in edits.remove]

@@ -17,7 +17,7 @@ class LoopSettings:
     epochs: Size
     batch_size: Size
     learning_rate: Positive  # of Adam
-    gradient_clip: float  # largest norm of a gradient; 0 clips nothing
+    gradient_clip: float  # maximum gradient norm; 0 is no clipping
     seed: Annotated[int, Limits(below=2**63)] = 0  # random seed
     negative_exponent: float = 0.75  # negatives are drawn from count^this
     precision: Literal["auto", "float32", "bf16"] = "auto"  # auto is bf16 on CUDA and float32 on the CPU
@@ -40,9 +40,9 @@ class TrainingSettings(LoopSettings):
     # the share of it left at the end of a linear decay; 1: constant
     final_learning_rate: Annotated[float, Limits(at_most=1)] = 1.0
     gradient_clip: float = 0.0
-    initial_share: Rate = 0.0  # when adapting: of the weights at the start, averaged with those at the end
+    initial_share: Rate = 0.0  # when adapting: of the initial weights in the average with the final ones
     metadata: str = "section"  # the kind of metadata that the model conditions on
-    uncounted: str = ""  # a note type whose text shows what phrases mean, but is left out of their counts
+    uncounted: str = ""  # a note type whose text is trained on but not counted in phrase frequencies
 
     subsampling: float = 1e-3  # threshold for frequent words; 0 keeps all
     smoothing: float = 1.0  # k of add-k in beta(m | w)

@@ -1,4 +1,4 @@
-"""Results as a folder to read and to cite.
+"""Reports: results as a folder to read and to cite.
 
     report.html      everything, in one page
     tables/*.csv     the numbers, unrounded
@@ -27,7 +27,7 @@ _NOT_ALWAYS = (
 
 
 def require_matplotlib() -> None:
-    """Say what to install where the extra `report` is missing, before hours of evaluation."""
+    """Refuse early, before hours of evaluation, if the extra `report` is not installed."""
     for module, package in {"matplotlib.figure": "matplotlib", "jinja2": "Jinja2"}.items():
         try:
             import_module(module)

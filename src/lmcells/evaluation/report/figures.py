@@ -91,7 +91,7 @@ def calibration(findings: Findings) -> Figure:
 
 
 def training_time(findings: Findings) -> Figure:
-    """Accuracy at successive checkpoints of pre-training; in minutes where all runs took less than an hour."""
+    """Accuracy at successive checkpoints of pre-training; in minutes if all runs took less than an hour."""
     figure, (axes,) = _panels(1, width=0.75 * PAGE_WIDTH)
     order = [model.name for model in findings.models]
     order += [name for name in findings.curves if name not in order]

@@ -1,4 +1,4 @@
-"""Everything a report says, computed once: tables, figures and the page only show it."""
+"""The contents of a report, computed once: tables, figures and the page only show them."""
 
 import re
 from collections import defaultdict
@@ -101,7 +101,7 @@ class Findings:
         names = [result.model for result in self.results]
         if not names or len(set(names)) < len(names):
             found = ", ".join(names) or "none"
-            raise InputError(f"A report needs models, each with a name of its own; found: {found}.")
+            raise InputError(f"A report needs models with distinct names; found: {found}.")
 
     @cached_property
     def models(self) -> tuple[ModelFindings, ...]:
@@ -114,7 +114,7 @@ class Findings:
 
     @cached_property
     def compared(self) -> tuple[list[Comparison], str]:
-        """The comparisons of all pairs of models; or none, and the reason why they cannot be compared."""
+        """The comparisons of all pairs of models; or none, and why they cannot be compared."""
         if len(self.results) == 1:
             return [], "There is only one model."
         predictions = [result.predictions for result in self.results]
@@ -125,12 +125,12 @@ class Findings:
 
     @property
     def leader(self) -> ModelFindings:
-        """The model with the best macro F1 (the mean over its runs), oracles aside; the first of equals."""
+        """The model with the best macro F1 (the mean over its runs), except oracles; the first on a tie."""
         rivals = [model for model in self.models if model.name not in self.oracles] or list(self.models)
         return max(rivals, key=lambda model: self.mean(model.name, "macro_f1"))
 
     def mean(self, name: str, metric: str) -> float:
-        """Return a metric of a model, the mean over its runs where there are several."""
+        """Return a metric of a model: the mean over its runs if there are several."""
         if name in self.seeds:
             return float(self.seeds[name][metric]["mean"])
         model = next(model for model in self.models if model.name == name)
@@ -138,12 +138,12 @@ class Findings:
 
 
 def best_of(metric: str, values: Iterable[float]) -> float | None:
-    """Return the best value of a metric; None where there is none."""
+    """Return the best value of a metric, or None."""
     return (min if metric in metrics.LOWER_IS_BETTER else max)(values, default=None)
 
 
 def by_short_form(models: Sequence[ModelFindings]) -> dict[str, list[metrics.Row | None]]:
-    """Return the rows of all models side by side; None where a model has no example of a short form."""
+    """Return the rows of all models side by side; None if a model has no example of a short form."""
     rows_of = [{row["short_form"]: row for row in model.acronyms} for model in models]
     return {name: [rows.get(name) for rows in rows_of] for name in sorted(set().union(*rows_of))}
 

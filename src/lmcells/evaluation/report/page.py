@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing else: no network, no other file, and a content policy that forbids both.
+"""A self-contained HTML page: no network, no other file, and a content policy that forbids both.
 
 The markup and the prose are in `templates/`; here are the values they show.
 """
@@ -130,7 +130,7 @@ def _acronyms(findings: Findings) -> list[dict[str, Any]]:
 
 
 def _exclusions(findings: Findings) -> list[tuple[Exclusion, list[str]]]:
-    """Senses that could not be treated like the others, with the models that this concerns."""
+    """Senses that could not be treated like the others, with the models concerned."""
     names_of: dict[Exclusion, list[str]] = {}
     for model in findings.models:
         for exclusion in model.result.predictions.excluded:

@@ -50,7 +50,7 @@ def write_csv_tables(folder: Path, findings: Findings) -> None:
 
 
 def _tables(findings: Findings) -> Iterator[tuple[str, str, Iterable[Row]]]:
-    """Name, columns and rows of each; a table with nothing to say has a header only."""
+    """Name, columns and rows of each table; an empty table has only a header."""
     models, results = findings.models, [(m.name, m.result) for m in findings.models]
     metric_columns = " ".join(name + end for name in _HEADLINE for end in _ENDS)
     columns = f"model n_examples n_short_forms {metric_columns} n_parameters hours_to_peak seconds"
@@ -179,7 +179,7 @@ def latex_tables(findings: Findings) -> dict[str, str]:
 
 
 def escape(text: str) -> str:
-    """Return text as LaTeX prints it; control characters and newlines become blanks."""
+    """Escape text for LaTeX; control characters and newlines become blanks."""
     printable = (character if character.isprintable() else " " for character in text)
     return "".join(_SPECIAL.get(character, character) for character in printable)
 
@@ -189,7 +189,7 @@ def _cells(means: Means) -> list[str]:
 
 
 def _bold_best(values: Mapping[str, Means], oracles: Collection[str]) -> dict[str, list[str]]:
-    """Two decimals; the best of a column is bold, and so are those that look equal, but no oracle."""
+    """Two decimals; the best values of a column, as displayed, are bold, except oracles."""
     rivals = [row for name, row in values.items() if name not in oracles] or [*values.values()]
     best = [f"{best_of(metric, (row[metric] for row in rivals)):.2f}" for metric in METRICS]
     found = {}

@@ -36,7 +36,7 @@ PUBLISHED_SIZES = {"MIMIC": (44_473, 41, 150), "CUIMC": (22_163, 41, 150), "CASI
 
 
 def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) -> Step:
-    """Copy, filter or draw a dataset, and write its senses and an account of the filtering beside it."""
+    """Copy, filter or sample a dataset, and write its senses and a summary of the filtering beside it."""
     other = protocol.dataset_of_inventory(plan)
     named = ["file", "raw", "canonical_forms", "section_map", *(() if other else ("inventory",))]
     sources: dict[str, Source] = {key: source for key in named if (source := getattr(plan, key)) is not None}
@@ -91,7 +91,7 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
 
 
 def describe_sizes(account: Mapping[str, Any], plan: DatasetPlan) -> str:
-    """Say how large a dataset is, beside the paper's where it is one of them."""
+    """Describe the size of a dataset, beside the paper's if it is one of the paper's."""
     ours = [account[name] for name in ("n_examples", "n_short_forms", "n_senses")]
     shown = "{:,} examples, {:,} short forms, {:,} senses"
     theirs = "" if plan.published is None else f" (the paper's {plan.published}: {shown})"
@@ -120,7 +120,7 @@ def _reverse(plan: DatasetPlan, inventory: SenseInventory) -> ReversePart:
 
 
 def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers: int) -> Step:
-    """Build a corpus, and the file of it that travels."""
+    """Build a corpus, and its packed file for another machine."""
     plan, folder = protocol.corpus, workspace.corpus(which)
     inputs, excluded = plan.inputs, plan.exclude
     if which == LEAKY and protocol.leakage is not None:

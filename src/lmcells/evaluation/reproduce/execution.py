@@ -1,4 +1,4 @@
-"""Running the steps: in order, some in parallel, until all are done, time is up, or a signal stops them."""
+"""Running steps: in order, some in parallel, until all are done, time is up, or a signal stops them."""
 
 import ctypes
 import math
@@ -53,8 +53,8 @@ def execute(
 ) -> bool:
     """Run the chosen steps that are not done; return False if `minutes` ran out before all had begun.
 
-    A step that fails stops only what needs it. `jobs` is how many run in parallel; `say` gets a line about every step
-    that is done or cannot be.
+    A step that fails stops only the steps that need it. `jobs` run in parallel; `say` gets a line about every step
+    that is done or cannot be done.
     """
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     left, has_time, logs = list(chosen), True, steps.workspace.folder / "logs"
@@ -118,9 +118,9 @@ def execute(
 
 
 def _start(step: Step, log: Path, *, jobs: int, lock: int | None) -> _Child:
-    """Run the command of a step; all it prints goes to its log.
+    """Run the command of a step; its output goes to its log.
 
-    The child holds our lock as well, so that a step that a killed parent left running is not run twice; on Linux the
+    The child holds our lock too, so that a step that a killed parent left running is not run twice; on Linux the
     kernel sends it SIGTERM when we die: training then writes a checkpoint.
     """
     libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None

@@ -1,4 +1,4 @@
-"""A protocol -> its steps, in an order in which they can be done; and the steps of its runs: training, scoring."""
+"""A protocol -> its steps, in a valid order; and the steps of its runs: training, scoring."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def _in_order(protocol: Protocol) -> list[DatasetPlan]:
 
 
 def train_step(run: Run, protocol: Protocol, workspace: Workspace, *, device: str) -> Step:
-    """Train one model with one seed: `lmcells train`, which goes on from its last checkpoint."""
+    """Train one model with one seed: `lmcells train`, which continues from its last checkpoint."""
     folder, curve, scored = workspace.model(run.name), protocol.curve, protocol.scored()
     command = [
         *(sys.executable, "-m", "lmcells", "train", str(workspace.corpus(run.corpus))),
@@ -123,7 +123,7 @@ def _chosen(run: Run, dataset: DatasetPlan, workspace: Workspace) -> Path:
 def evaluate_step(
     run: Run, dataset: DatasetPlan, protocol: Protocol, workspace: Workspace, worker: Worker
 ) -> Step:
-    """Score one run on one dataset, and keep all that the tables need, so that no model is needed later."""
+    """Score one run on one dataset, and keep everything for the tables, so that no model is needed later."""
     name, kind, folder = f"evaluate/{dataset.name}/{run.name}", run.model.kind, run.model.folder
     reads_corpus = kind not in _NEED_NO_CORPUS
     needs = [f"dataset/{dataset.name}"]
@@ -141,7 +141,7 @@ def evaluate_step(
             inventory=workspace.dataset(dataset.name, INVENTORY),
             corpus=Corpus.open(workspace.corpus(run.corpus)) if reads_corpus else None,
             seed=run.seed or 0,
-            leakage_check=dataset.leakage_check and kind not in FOLDERS,  # nobody knows what those have read
+            leakage_check=dataset.leakage_check and kind not in FOLDERS,  # their training text is unknown
         )
         saved = {
             "model": run.model.name,
@@ -187,9 +187,9 @@ def _training_curve(workspace: Workspace, run: Run) -> list[dict[str, Any]]:
 
 
 def select_step(plan: SelectionPlan, protocol: Protocol, workspace: Workspace) -> Step:
-    """Choose a setting by macro F1, the mean over seeds and datasets; of equals the first.
+    """Choose a setting by macro F1, the mean over seeds and datasets; on a tie the first.
 
-    The choice for a dataset is made on others, so that its scores are not flattered by it.
+    The choice for a dataset is made on the others, so that its scores are unbiased.
     """
     compared = {model.name: [Run(model, seed).name for seed in plan.seeds] for model in protocol.compared()}
     names = [dataset.name for dataset in protocol.evaluated()]

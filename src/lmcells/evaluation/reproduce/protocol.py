@@ -51,7 +51,7 @@ class Source:
         return repr(self.written)  # as messages show it
 
     def path(self) -> Path:
-        """Return where it is; MissingSource says how to get it."""
+        """Return its path; MissingSource says how to get it."""
         if self.written.startswith(_PACKAGE):
             package, _, inside = self.written.removeprefix(_PACKAGE).partition("/")
             found = importlib.util.find_spec(package)
@@ -155,7 +155,7 @@ class DatasetPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class SettingPlan:
-    """What one of the compared settings changes in its model."""
+    """Changes that one of the compared settings makes to its model."""
 
     name: str
     model: Settings = field(default_factory=dict)
@@ -199,7 +199,7 @@ class ModelPlan(SettingPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionPlan:
-    """Settings of one model; that which is best on one dataset, or on all others, is reported on each of the others."""
+    """Settings of one model: the best on one dataset, or on all others, is reported on each of the others."""
 
     model: str
     dataset: str = ""
@@ -209,7 +209,7 @@ class SelectionPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class LeakagePlan:
-    """One model trained with the test notes as well."""
+    """One model whose training includes the test notes."""
 
     model: str
     dataset: str
@@ -228,7 +228,7 @@ class CurvePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportPlan:
-    """How much work the paired tests do, and whether the paper's figures stand beside ours."""
+    """Rounds of the paired tests, and whether to show the paper's figures beside ours."""
 
     rounds: int = 5000
     resamples: int = 2000
@@ -312,7 +312,7 @@ class Protocol:
         return [self.dataset(self.curve.dataset)] if self.curve.dataset else self.evaluated()
 
     def compared(self) -> list[ModelPlan]:
-        """Return the model of the selection as it is, and with each of the settings."""
+        """Return the model of the selection unchanged, and with each of the settings."""
         if (plan := self.selection) is None:
             return []
         model = self.model(plan.model)
@@ -338,6 +338,6 @@ def require_names(what: str, plans: Sequence[DatasetPlan | SettingPlan]) -> list
             allowed = "letters, digits, '_', '-' and '.', such as lmc-paper"
             raise ConfigError(f"{what}.name is {name!r}; allowed: {allowed}.")
         if name in names[:index]:
-            advice = f"Give each {what} a name of its own."
+            advice = f"Give each {what} its own name."
             raise ConfigError(f"{what}: the name {name!r} is given twice. {advice}")
     return names

@@ -47,7 +47,7 @@ def load_protocol(path: Path, *, checks_models: bool = True) -> plans.Protocol:
 
 
 def _read(path: Path, seen: tuple[Path, ...] = ()) -> Table:
-    """Return the tables of a file, laid over those of the file it extends."""
+    """Return the tables of a file, merged over those of the file it extends."""
     try:
         raw = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> Table:
     hints = raw.get("sources", {})
 
     def located(value: Any) -> Any:
-        """Paths belong to the folder of the file that names them."""
+        """Paths are relative to the folder of the file that contains them."""
         if isinstance(value, list):
             return [located(each) for each in value]
         return plans.Source(value, path.parent, hints) if isinstance(value, str) else value
@@ -115,7 +115,7 @@ def _plan(kind: Any, table: Table, place: str) -> Any:
 
 
 def _inner(hint: Any) -> Any:
-    """The type itself of an optional one; the type of the items of a tuple."""
+    """The inner type of an optional; the item type of a tuple."""
     if get_origin(hint) in (UnionType, Union):
         return next(each for each in get_args(hint) if each is not NoneType)
     return get_args(hint)[0] if get_origin(hint) is tuple else hint
@@ -165,7 +165,7 @@ def _is_tables(value: Any) -> bool:
 
 
 def flags(plan: plans.ModelPlan) -> list[str]:
-    """Return `table.key=value` of all that differs from the preset, as `lmcells train --set` takes it."""
+    """Return all differences from the preset as `table.key=value`, for `lmcells train --set`."""
     return [
         f"{table}.{key}={json.dumps(value, ensure_ascii=False)}"
         for table, values in plan.settings.items()
@@ -174,7 +174,7 @@ def flags(plan: plans.ModelPlan) -> list[str]:
 
 
 def resolved(plan: plans.ModelPlan) -> dict[str, Any]:
-    """Return preset and overrides together, read without torch: what a trained model depends on."""
+    """Return preset and overrides together, read without torch: the settings that a trained model depends on."""
     package = "language_model" if plan.kind == "elmo" else "training"
     # By way of the outermost package: importing the inner one imports torch.
     path = resources.files("lmcells").joinpath(package, "presets", f"{plan.preset}.toml")

@@ -48,7 +48,7 @@ Result = dict[str, Any]  # a run on a dataset, as its RESULT file has it; its me
 
 
 def load_result(workspace: Workspace, dataset: str, run: str) -> Result:
-    """Read what an evaluation has left beside the predictions of a run, and name the run."""
+    """Read the results that an evaluation stored beside the predictions of a run, and name the run."""
     path = workspace.evaluation(dataset, run, RESULT)
     try:
         saved = read_json(path)
@@ -58,14 +58,14 @@ def load_result(workspace: Workspace, dataset: str, run: str) -> Result:
         raise FormatError(f"{path} is damaged ({error}). Remove it to evaluate again.") from None
 
     trained = workspace.record(f"train/{run}")
-    # Hours beside other runs mean nothing.
+    # Hours of runs that share the machine mean nothing.
     if trained.is_file() and not read_json(trained).get("alone", True):
         saved |= {"hours_to_peak": None, "curve": []}
     return {**saved, "run": run, "metrics": metrics}
 
 
 class Evaluated:
-    """The runs that were evaluated on a dataset, those that are missing, and what a report says beside them."""
+    """The runs that were evaluated on a dataset, those that are missing, and further contents of a report."""
 
     def __init__(
         self, dataset: DatasetPlan, protocol: Protocol, workspace: Workspace, is_done: IsDone
@@ -118,7 +118,7 @@ class Evaluated:
 
 
 def best_run(runs: Sequence[Result]) -> Result:
-    """Return the run with the highest macro F1, the one that the paper's appendix shows; of equals the first."""
+    """Return the run with the highest macro F1, as in the paper's appendix; on a tie the first."""
     return max(runs, key=lambda run: float(run["metrics"].macro_f1))
 
 
@@ -139,7 +139,7 @@ def curve_of(runs: Sequence[Result], dataset: str) -> list[tuple[float, float]]:
 
 
 def means_of(runs: Sequence[Result]) -> Means:
-    """Return each metric averaged over runs on the same examples; nothing where there is no run."""
+    """Return each metric averaged over runs on the same examples; empty if there is no run."""
     return {metric: summary["mean"] for metric, summary in _summary_of(runs).items()}
 
 
@@ -150,7 +150,7 @@ def _summary_of(runs: Sequence[Result]) -> dict[str, dict[str, Any]]:
 def report_step(
     dataset: DatasetPlan, protocol: Protocol, workspace: Workspace, *, wants: tuple[str, ...]
 ) -> Step:
-    """Write the report of one dataset from whatever was evaluated on it."""
+    """Write the report of one dataset from all runs evaluated on it."""
     folder, report = workspace.folder / "report" / dataset.name, protocol.report
 
     def run(is_done: IsDone) -> None:
@@ -259,7 +259,7 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
 
 
 def _rows(evaluated: Evaluated) -> list[dict[str, Any]]:
-    """A row for each model; oracles are never the best."""
+    """One row per model; oracles are never the best."""
     summaries = {name: _summary_of(runs) for name, runs in evaluated.runs.items()}
     rivals = [summary for name, summary in summaries.items() if name not in evaluated.oracles]
     best = {metric: best_of(metric, (each[metric]["mean"] for each in rivals)) for metric in _METRICS}
@@ -278,5 +278,5 @@ def _rows(evaluated: Evaluated) -> list[dict[str, Any]]:
 
 
 def _short(value: float, decimals: int = 3) -> str:
-    """A share without its leading zero, as the README writes them."""
+    """A share without its leading zero, as in the README."""
     return f"{value:.{decimals}f}".removeprefix("0") if 0 <= value < 1 else f"{value:.{decimals}f}"

@@ -1,7 +1,7 @@
-"""A plain list of steps that can be resumed: what each needs, what its outcome depends on, and whether it is done.
+"""A list of resumable steps: what each needs, what its result depends on, and whether it is done.
 
 A step's *key* is a checksum of its settings, of the files it reads and of the keys of the steps it needs. Its record
-holds the key that it was done with, so a changed setting changes the keys of exactly what depends on it.
+has the key that it was done with, so a changed setting changes the keys of exactly the steps that depend on it.
 """
 
 import fnmatch
@@ -26,12 +26,12 @@ IsDone = Callable[[str], bool]  # whether the step of a name is done
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The folder of a reproduction, and the places in it.
+    """The folder of a reproduction, and the paths in it.
 
     corpus/, corpus.packed           the notes; corpus-leaky with the test notes as well
     datasets/NAME.jsonl              NAME.inventory.json, and NAME.account.json: how it was filtered
     train/MODEL-SEED                 model folders; MODEL-SEED.training beside them, with best/DATASET in it
-    evaluate/DATASET/MODEL-SEED.*    predictions, and what else is known about the run
+    evaluate/DATASET/MODEL-SEED.*    predictions, and further results of the run
     steps/                           a record of every step that is begun or done; checksums of what the protocol reads
     logs/                            what the processes of steps printed
     selection.json                   which setting was chosen
@@ -44,14 +44,14 @@ class Workspace:
         return self.folder / ("corpus" if which == MAIN else f"corpus-{which}")
 
     def dataset(self, name: str, suffix: str = ".jsonl") -> Path:
-        """Return a dataset, or what belongs to it: INVENTORY, ACCOUNT, or the NOTES it keeps out of pre-training."""
+        """Return the path of a dataset, or of its INVENTORY, ACCOUNT, or the NOTES it keeps out of pre-training."""
         return self.folder / "datasets" / f"{name}{suffix}"
 
     def model(self, run: str) -> Path:
         return self.folder / "train" / run
 
     def evaluation(self, dataset: str, run: str, suffix: str = "") -> Path:
-        """Return one of an evaluation's files; without a suffix, what their names begin with."""
+        """Return one of an evaluation's files; without a suffix, the prefix of their names."""
         return self.folder / "evaluate" / dataset / f"{run}{suffix}"
 
     def record(self, step: str) -> Path:
@@ -88,12 +88,12 @@ class Run:
 
 
 def runs_of(model: ModelPlan, *, corpus: str = MAIN) -> list[Run]:
-    """Return a run for each seed; one where nothing is random."""
+    """Return one run per seed; a single run if nothing is random."""
     return [Run(model, seed, corpus) for seed in model.seeds or (None,)]
 
 
 def leaky_runs(protocol: Protocol) -> list[Run]:
-    """Return the runs of the leakage ablation: trained with the test notes as well."""
+    """Return the runs of the leakage ablation, whose training includes the test notes."""
     if (plan := protocol.leakage) is None:
         return []
     model = protocol.model(plan.model)
@@ -102,7 +102,7 @@ def leaky_runs(protocol: Protocol) -> list[Run]:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One piece of work, done whole or not at all."""
+    """One piece of work, done completely or not at all."""
 
     name: str  # such as train/lmc-0
     needs: tuple[str, ...] = ()  # steps that must be done before
@@ -110,17 +110,17 @@ class Step:
     settings: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)  # files it reads, by the key that names them
     outputs: tuple[Path, ...]  # NAME.packed counts for the folder NAME
-    resumes: tuple[Path, ...] = ()  # what a stopped run goes on from; removed where the key is another
+    resumes: tuple[Path, ...] = ()  # what an interrupted run continues from; removed if the key differs
     run: Callable[[IsDone], str | None] | None = None  # -> what to tell about the outcome
-    command: Sequence[str] = ()  # does it in a process of its own: without `run`, or beside other steps
+    command: Sequence[str] = ()  # does it in a separate process: without `run`, or beside other steps
 
     def is_there(self) -> bool:
-        """Whether what it makes is on this machine."""
+        """Whether its output is on this machine."""
         return all(path.exists() or path.with_name(f"{path.name}.packed").exists() for path in self.outputs)
 
 
 class Digests:
-    """Checksums of sources, computed once and remembered: a machine without the files still knows what they held."""
+    """Checksums of sources, computed once and stored, for machines without the files."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -147,7 +147,7 @@ class Digests:
 
 
 class Steps:
-    """All steps, in an order in which they can be done."""
+    """All steps, in a valid order."""
 
     def __init__(self, steps: Iterable[Step], workspace: Workspace) -> None:
         self.by_name: dict[str, Step] = {}
@@ -164,7 +164,7 @@ class Steps:
         return iter(self.by_name.values())
 
     def matching(self, patterns: Sequence[str]) -> list[Step]:
-        """Return the steps that a pattern names: `train` is all of `train/...`; no pattern is every step."""
+        """Return the steps that match a pattern: `train` is all of `train/...`; no pattern is every step."""
         chosen = set() if patterns else set(self.by_name)
         for pattern in patterns:
             wanted = pattern.rstrip("/")
@@ -180,14 +180,14 @@ class Steps:
         return [step for step in self if step.name in chosen]
 
     def key(self, name: str) -> str:
-        """Return the key of a step as things stand; MissingSource where a file was never seen."""
+        """Return the current key of a step; MissingSource if a file was never seen."""
         if name not in self._keys:
             inputs = json.dumps(self._inputs(name), sort_keys=True, ensure_ascii=False)
             self._keys[name] = hashlib.sha256(inputs.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return self._keys[name]
 
     def _inputs(self, name: str) -> dict[str, Any]:
-        """Everything that the outcome of a step depends on, as plain data."""
+        """Everything that the result of a step depends on, as plain data."""
         step = self.by_name[name]
         steps = (*step.needs, *filter(self.is_done, step.wants))
         return {
@@ -197,7 +197,7 @@ class Steps:
         }
 
     def is_done(self, name: str) -> bool:
-        """Whether there is nothing to do for a step."""
+        """Whether a step has nothing left to do."""
         return self.state(name)[0] in (DONE, ELSEWHERE)
 
     def state(self, name: str) -> tuple[str, str]:
@@ -236,7 +236,7 @@ class Steps:
         return "its files are not here" if "finished" in record else "it was begun, and did not end"
 
     def _is_settled(self, step: Step) -> bool:
-        """Whether a step was done as it stands, and its files are here or all that needs them is settled."""
+        """Whether a step was done with its current key, and its files are here or no longer needed."""
         if not self._was_done(step):
             return False
         dependents = [other for other in self if step.name in other.needs]
@@ -254,7 +254,7 @@ class Steps:
         return found if isinstance(found, dict) else {}
 
     def begin(self, step: Step) -> None:
-        """Record the inputs of a step, and remove what a run with another key has left."""
+        """Record the inputs of a step, and remove the leftovers of a run with another key."""
         key, path = self.key(step.name), self.workspace.record(step.name)
         if self._record(step.name).get("key") != key:
             remove(*step.resumes)

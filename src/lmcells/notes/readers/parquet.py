@@ -149,4 +149,4 @@ def _check_magic(path: Path) -> None:
     if magic[:2] == opening.GZIP_MAGIC:
         raise FormatError(f"{path} is Parquet inside gzip, which cannot be streamed. Run gunzip on it.")
     if magic != opening.PARQUET_MAGIC:
-        raise FormatError(f"{path} is not a Parquet file. Name its --format, or write it again.")
+        raise FormatError(f"{path} is not a Parquet file. Give its --format, or write it again.")

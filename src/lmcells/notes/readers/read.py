@@ -137,7 +137,7 @@ def _list_folder(folder: Path, file_format: str) -> Iterator[ListedFile]:
         yield ListedFile(path, folder, is_wanted)
     if n_files == 0:
         raise FormatError(
-            f"{folder} has no files of notes. Suffixes that are read: {', '.join(suffixes)}, plain or .gz."
+            f"{folder} has no files of notes. Supported suffixes: {', '.join(suffixes)}, plain or .gz."
         )
 
 
@@ -150,7 +150,7 @@ def read_listed(
 ) -> Iterator[Note]:
     """Stream the notes of a file; inside a folder, ignored, empty and binary files are counted."""
     if not listed.is_wanted:
-        report.warn("file of another kind ignored", path=listed.path)
+        report.warn("file of another type ignored", path=listed.path)
         return
     try:
         for note in _read_file(listed, format, columns, report):
@@ -175,7 +175,7 @@ def _read_file(listed: ListedFile, file_format: str, columns: Columns, report: R
         return _READERS[file_format](rows)
     if file_format == "parquet":
         if path == opening.STDIN:
-            raise FormatError("Parquet cannot be read from standard input. Name the file.")
+            raise FormatError("Parquet cannot be read from standard input. Give the file name.")
         notes: Iterator[Note] = _parquet().read_parquet(rows)
         return notes
     return read_table(rows, delimiter=delimiter, layout=layout)
@@ -273,7 +273,7 @@ def read_text_file(rows: NoteFile) -> Iterator[Note]:
         data = file.read(opening.MAX_NOTE_CHARS + 1)
     if len(data) > opening.MAX_NOTE_CHARS:
         raise FormatError(
-            f"{path} is over {opening.MAX_NOTE_CHARS:,} bytes: too long for one note. Name its --format."
+            f"{path} is over {opening.MAX_NOTE_CHARS:,} bytes: too long for one note. Give its --format."
         )
     if data[:2] in opening.UTF16_BOMS:  # "Unicode" on Windows
         decoded = data.decode("utf-16", "replace")

@@ -1,4 +1,4 @@
-"""What all note readers share: choosing columns, ids and sections."""
+"""Shared by all note readers: choosing columns, ids and sections."""
 
 import codecs
 import io

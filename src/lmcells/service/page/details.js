@@ -185,7 +185,7 @@ const SOURCES = {
   definition: "The note defines it; the model was not used.",
   header: "It is a header of the note; the model was not used.",
   grammar: "It is a counted or joined form, expanded by a grammar; the model was not used.",
-  letters: "It is in no inventory: the model chose among words that its letters may stand for.",
+  letters: "It is not in the inventory: the model chose among words that its letters may stand for.",
   pinned: "A rule of the inventory pins it here; the model was not used.",
 };
 

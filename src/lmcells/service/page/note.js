@@ -187,7 +187,7 @@ const REASONS = {
   low_confidence: "no sense is likely enough",
   no_sense_fits: "no sense of the inventory fits",
   no_known_long_form: "the model knows no word of its long forms",
-  not_in_inventory: "it is in no inventory",
+  not_in_inventory: "it is not in the inventory",
   not_a_short_form: "it is not a short form",
   excluded_by_review: "its sense was excluded",
 };
