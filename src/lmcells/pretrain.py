@@ -220,14 +220,8 @@ def _train_cells(
     if scorer is not None:
         running["evaluate"] = partial(scorer.cells, metadata_kind=metadata, settings=asdict(settings))
     is_main = int(os.environ.get("RANK", "0")) == 0
-    if is_main and model_config.kind != "bsg" and corpus.n_metadata(metadata) == 1:
-        kinds = ", ".join(corpus.metadata_kinds)
-        warnings.warn(
-            f"{corpus.folder} has only one value of {metadata!r}, which carries no information. Choose a kind that "
-            f"varies ({kinds}) with training.metadata, or train --kind bsg.",
-            TrainingWarning,
-            stacklevel=2,
-        )
+    if is_main and model_config.kind != "bsg":
+        _warn_of_one_value(corpus, metadata)
     trained = train_cells(corpus, model_config=model_config, settings=settings, **running)
     model, record, vocabulary = trained.model, trained.record, None
     if settings.initial_share and adaptation is not None:
@@ -267,6 +261,17 @@ def _train_cells(
             if (kept := adaptation.base.folder / name).is_file():
                 shutil.copyfile(kept, output / name)
     return TrainedModel(output, model, record)
+
+
+def _warn_of_one_value(corpus: Corpus, metadata: str) -> None:
+    if corpus.n_metadata(metadata) == 1:
+        kinds = ", ".join(corpus.metadata_kinds)
+        warnings.warn(
+            f"{corpus.folder} has only one value of {metadata!r}, which carries no information. Choose a kind that "
+            f"varies ({kinds}) with training.metadata, or train --kind bsg.",
+            TrainingWarning,
+            stacklevel=3,
+        )
 
 
 def _require_free(output: Path, *, resume: bool, overwrite: bool) -> None:
