@@ -197,11 +197,6 @@ def _train_cells(
 ) -> TrainedModel:
     from lmcells.training import train as train_cells
 
-    if kind is not None:
-        named = {"model.kind": kind}
-        overrides = (
-            named | dict(overrides) if isinstance(overrides, Mapping) else [f"model.kind={kind}", *overrides]
-        )
     adaptation = None
     if from_model is not None:
         from lmcells.expansion.adaptation import Adaptation, average_weights
@@ -209,7 +204,7 @@ def _train_cells(
         adaptation = Adaptation(PretrainedModel.from_pretrained(model_folder(from_model)), corpus)
         preset = preset or "adapt"
         of_preset = load_configuration(preset=preset).model
-    cells = load_configuration(preset=preset, file=file, overrides=overrides)
+    cells = load_configuration(preset=preset, file=file, overrides=_with_kind(overrides, kind))
     settings, metadata = cells.training, cells.training.metadata
     if adaptation is None:
         model_config = cells.model_config(corpus)
@@ -261,6 +256,15 @@ def _train_cells(
             if (kept := adaptation.base.folder / name).is_file():
                 shutil.copyfile(kept, output / name)
     return TrainedModel(output, model, record)
+
+
+def _with_kind(overrides: Overrides, kind: str | None) -> Overrides:
+    """Put the kind before the other settings, which may change it."""
+    if kind is None:
+        return overrides
+    if isinstance(overrides, Mapping):
+        return {"model.kind": kind} | dict(overrides)
+    return [f"model.kind={kind}", *overrides]
 
 
 def _warn_of_one_value(corpus: Corpus, metadata: str) -> None:
