@@ -2,12 +2,12 @@
 
 python benchmarks/default_model.py                               # all of it: a GPU for the training, a CPU for the rest
 python benchmarks/default_model.py --only self-training corpus long-forms   # here, then on a machine with a GPU:
-python benchmarks/default_model.py --only train --seed 1                    # needs only torch and numpy
-python benchmarks/default_model.py --only finish compile calibrate priors card
+python benchmarks/default_model.py --only train finish --seed 1             # needs only torch and numpy
+python benchmarks/default_model.py --only compile calibrate priors card
 
 The model is trained on notes in which half of the previous model's (the teacher's) confident expansions replace the
-short forms, and on passages that were written for senses that are rare in the text. In a last step it reads these
-passages once more, with short sentences for senses of frequent ambiguous short forms (`lmcells train --from`).
+short forms, and on passages and sentences that were written for senses that are rare in the text. In a last step it
+reads the written text once more, with the notes that are most like a hospital's (`lmcells train --from`).
 """
 
 import argparse
@@ -70,6 +70,11 @@ class Workshop:
         ]
         return [*files, *WRITTEN * self.config["written"]["times"]]
 
+    def counts(self, step: str) -> tuple[object, ...]:
+        """How often words and headers must occur in the corpus of a step."""
+        settings = self.config[step]
+        return "--min-count", settings["min_count"], "--min-header-count", settings["min_header_count"]
+
     @property
     def reading(self) -> tuple[object, ...]:
         """How `lmcells prepare` is to read them."""
@@ -104,13 +109,45 @@ def self_training(shop: Workshop) -> None:
     unfinished.rename(shop.at("expanded_notes"))
 
 
+def write_notes(shop: Workshop, path: Path) -> None:
+    """Write notes as the teacher expands them, one half and the other, as text that is not counted."""
+    import pyarrow.parquet as pq  # a machine that only trains may lack it
+
+    with path.open("w", encoding="utf-8") as file:
+        for side in sorted(shop.at("expanded_notes").iterdir()):
+            for name in shop.config["finishing"]["notes"]:
+                for note in pq.read_table(side / f"{Path(name).name}.parquet").to_pylist():
+                    named = {
+                        "id": f"{side.name}/{note['id']}",
+                        "category": shop.config["training"]["uncounted"],
+                    }
+                    file.write(json.dumps(named | {"sections": note["sections"]}) + "\n")
+
+
 def make_corpus(shop: Workshop) -> None:
-    """Prepare the training text, and pack it for the way to another machine."""
-    settings = shop.config["corpus"]
-    counts = ("--min-count", settings["min_count"], "--min-header-count", settings["min_header_count"])
-    lmcells("prepare", *shop.repeated_files(), *counts, *shop.reading, "--output", shop.at("corpus"))
+    """Prepare the training text and that of the last step, and pack both for the way to another machine."""
+    lmcells(
+        "prepare",
+        *shop.repeated_files(),
+        *shop.counts("corpus"),
+        *shop.reading,
+        "--output",
+        shop.at("corpus"),
+    )
+    write_notes(shop, notes := shop.at("notes.jsonl"))
+    lmcells(
+        "prepare", *WRITTEN, notes, *shop.counts("finishing"), "--stop-words", "--output", shop.at("written")
+    )
     shop.at("commit").write_bytes(git("rev-parse", "--short", "HEAD").strip())
-    lmcells("pack", shop.at("corpus"), "--output", shop.at("corpus.packed"))
+    for name in ("written", "corpus"):
+        lmcells("pack", shop.at(name), "--output", shop.at(f"{name}.packed"))
+
+
+def unpacked(shop: Workshop, name: str) -> Path:
+    """Return a corpus, unpacked where it has not been."""
+    if not shop.at(name).exists():
+        lmcells("unpack", shop.at(f"{name}.packed"), "--output", shop.at(name))
+    return shop.at(name)
 
 
 def find_long_forms(shop: Workshop) -> None:
@@ -125,8 +162,6 @@ def uncounted(shop: Workshop) -> tuple[str, str]:
 
 def train(shop: Workshop) -> None:
     """Train and build the store of phrases."""
-    if not shop.at("corpus").exists():
-        lmcells("unpack", shop.at("corpus.packed"), "--output", shop.at("corpus"))
     settings = shop.config["training"]
     epochs = ("--epochs", settings["epochs"], "--seed", shop.seed)
     store = (
@@ -137,18 +172,19 @@ def train(shop: Workshop) -> None:
         "--long-forms",
         shop.at("long_forms.csv"),
     )
-    lmcells("train", shop.at("corpus"), *epochs, *uncounted(shop), *store, "--output", shop.at("trained"))
+    lmcells(
+        "train", unpacked(shop, "corpus"), *epochs, *uncounted(shop), *store, "--output", shop.at("trained")
+    )
 
 
 def finish(shop: Workshop) -> None:
-    """Adapt the trained model to written passages and sentences: a few minutes on a CPU."""
-    settings, corpus = shop.config["finishing"], shop.at("written")
-    counts = ("--min-count", settings["min_count"], "--min-header-count", settings["min_header_count"])
-    if not corpus.exists():
-        lmcells("prepare", *WRITTEN, *counts, "--stop-words", "--output", corpus)
+    """Adapt the trained model to written text and to notes: half a minute on a GPU, much longer on a CPU."""
+    settings = shop.config["finishing"]
     given = ("--from", shop.at("trained"), "--epochs", settings["epochs"], "--seed", shop.seed)
-    rate = ("--learning-rate", settings["learning_rate"], *uncounted(shop), "--dtype", "int8")
-    lmcells("train", corpus, *given, *rate, "--output", shop.at("finished"))
+    names = ("learning_rate", "batch_size", "contrastive_spans", "initial_share")
+    changed = [argument for name in names for argument in ("--set", f"training.{name}={settings[name]}")]
+    written = ("--dtype", "int8", "--output", shop.at("finished"))
+    lmcells("train", unpacked(shop, "written"), *given, *changed, *uncounted(shop), *written)
 
 
 def compile_long_forms(shop: Workshop) -> None:
@@ -255,7 +291,7 @@ def main() -> None:
     if options.no_passages:
         config["written"]["times"] = 0
     seed = config["training"]["seed"] if options.seed is None else options.seed
-    data = Path() if options.only == ["train"] else text_folder()
+    data = Path() if {"train", "finish"}.issuperset(options.only) else text_folder()
     shop = Workshop(data, options.output, config, seed)
     shop.folder.mkdir(parents=True, exist_ok=True)
     for name in options.only:

@@ -25,7 +25,7 @@ from lmcells.pretrained.phrase_store import PhraseStore, from_four_bits
 from lmcells.pretrained.save import Vocabulary
 from lmcells.pretrained.subwords import TABLE, Subwords
 from lmcells.training import TrainingSettings
-from lmcells.training.prototypes import Prototypes, sample_means
+from lmcells.training.prototypes import Prototypes, counted_segments, sample_means
 
 Floats = npt.NDArray[np.float32]
 
@@ -143,9 +143,8 @@ class Adaptation:
         device = next(trained.parameters()).device
         means = [sample_means(each.to(device), self.corpus, settings=settings) for each in (before, trained)]
         to_trained = _linear_map(*means)
-        is_counted = np.array(self.corpus.metadata_names("category")) != settings.uncounted
-        of_segments = is_counted[self.corpus.segment_metadata("category")]
-        n_counted = int(of_segments[self.corpus.token_segment].sum())
+        is_counted = counted_segments(self.corpus, uncounted=settings.uncounted)
+        n_counted = int(is_counted[self.corpus.token_segment].sum())
         if n_counted:
             n_read = int(self.base.word_counts.sum())  # of all text that it was trained on and adapted to
             rates = (1 - _OWN_SHARE), _OWN_SHARE * n_read / n_counted

@@ -72,8 +72,7 @@ class ModelText:
             of_segment = to_device(own if vocabulary is None else np.asarray(metadata, np.int32)[own], device)
         is_counted = None
         if settings.uncounted:
-            names = np.array(corpus.metadata_names("category")) != settings.uncounted
-            is_counted = to_device(names[corpus.segment_metadata("category")], device)
+            is_counted = to_device(counted_segments(corpus, uncounted=settings.uncounted), device)
         if vocabulary is None:
             return cls(chunk, corpus.words, of_segment, is_counted, config)
         known = {word: id_ for id_, word in enumerate(vocabulary)}
@@ -105,6 +104,13 @@ class ModelText:
         last = spans.offsets + spans.counts - 1
         before = torch.where(spans.offsets > 0, counted[spans.offsets - 1], 0)
         return (counted[last] - before).clamp_min(1)
+
+
+def counted_segments(corpus: Corpus, *, uncounted: str) -> npt.NDArray[np.bool_]:
+    """Return which segments count towards how often a phrase is meant: (segments,)."""
+    is_counted = np.array(corpus.metadata_names("category")) != uncounted
+    of_segments: npt.NDArray[np.bool_] = is_counted[corpus.segment_metadata("category")]
+    return of_segments
 
 
 @dataclass(frozen=True, slots=True)
