@@ -142,7 +142,9 @@ def _run_worker(options: ServerOptions, port: int) -> None:
     def end_with_parent() -> None:
         if parent is not None:
             wait([parent.sentinel])
-            os.kill(os.getpid(), signal.SIGTERM)
+            while True:  # the first may come before uvicorn handles signals
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(1)
 
     Thread(target=end_with_parent, daemon=True).start()
     _serve_here(options, options.expander.open(), listen(options.host, port, is_shared=True))
