@@ -195,7 +195,10 @@ def compile_long_forms(shop: Workshop) -> None:
         lmcells("prepare", *shop.files(), *counts, *shop.reading, "--output", all_words)
     shutil.rmtree(shop.at("half_compiled"), ignore_errors=True)
     source, found = shop.at("finished"), shop.at("long_forms.csv")
-    trimmed = ("--prototypes", shop.config["compilation"]["prototypes"], "--long-forms", found)
+    lists = [
+        argument for each in (found, SETS / "casi_inventory.json") for argument in ("--long-forms", each)
+    ]
+    trimmed = ("--prototypes", shop.config["compilation"]["prototypes"], *lists)
     for inventory, name, more in ((found, "half_compiled", ()), (SHIPPED_INVENTORY, "model", trimmed)):
         given = ("--corpus", all_words, "--model", source, "--output", shop.at(name), *more)
         lmcells("inventory", "compile", inventory, *given)
