@@ -33,6 +33,9 @@ _WORD_TABLES = (TABLE, "prior.words.weight")
 _METADATA_TABLES = ("variational.metadata.weight", "prior.metadata.weight")
 _NOISE = 0.02  # standard deviation; separates new words that start from the same vector
 _OWN_SHARE = 0.5  # of the corpus in the counts of phrases, against the model's training text
+_CENTER_SHARE = (
+    0.35  # of a corpus that is not counted in the average of masked spans; more helps notes, less papers
+)
 _RIDGE = 1e-3  # of the linear map, relative to the variance
 
 
@@ -149,9 +152,10 @@ class Adaptation:
             n_read = int(self.base.word_counts.sum())  # of all text that it was trained on and adapted to
             rates = (1 - _OWN_SHARE), _OWN_SHARE * n_read / n_counted
             center = own.masked_span_center
-        else:  # counts and averages stay those of the model's own text
+        else:  # counts stay those of the model's own text, and averages nearly so
             rates = 1.0, 1.0
-            center = to_trained(store.masked_span_center)
+            before_center = to_trained(store.masked_span_center)
+            center = before_center + _CENTER_SHARE * (own.masked_span_center - before_center)
         prototypes = from_four_bits(store.arrays["prototypes"], dim=self.base.sizes.cell_dim)
         moved = _unit(to_trained(_points(prototypes, store.masked_span_center, means[0])) - center)
         of_own = _unit(_points(own.prototypes, own.masked_span_center, means[1]) - center)
