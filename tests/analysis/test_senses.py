@@ -115,7 +115,7 @@ def test_a_model_without_sections_has_no_senses(small_models: dict[str, Pretrain
     [
         ("SOCIAL HISTORY", "smoking", "surgery"),
         ("FAMILY HISTORY", "mother", "surgery"),
-        ("PAST MEDICAL HISTORY", "allergies", "smoking"),
+        ("PAST MEDICAL HISTORY", "allergies", "mother"),
     ],
 )
 def test_history_moves_with_its_section_in_the_shipped_model(

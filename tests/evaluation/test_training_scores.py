@@ -31,7 +31,7 @@ def test_a_choice_needs_other_datasets_and_senses_for_each(tmp_path: Path) -> No
             datasets[:1], inventories=[tmp_path / "i.json"], corpus=corpus, keep_in=tmp_path / "best"
         )
     with pytest.raises(
-        ConfigError, match="found 2 for 3 of --evaluate; allowed: one for all, or one for each"
+        ConfigError, match="found 2 for 3 --evaluate datasets; allowed: one for all, or one for each"
     ):
         TrainingScorer(datasets, inventories=[tmp_path / "i.json"] * 2, corpus=corpus)
 

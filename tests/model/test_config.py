@@ -78,7 +78,7 @@ def test_a_saved_config_comes_back() -> None:
     assert from_saved(ModelConfig, saved) == config
     del saved["window"]
     with pytest.raises(
-        ConfigError, match=r"does not know, or that are missing: depth, window\. Upgrade it\."
+        ConfigError, match=r"does not know, or that are missing: depth, window\. Upgrade lmcells\."
     ):
         from_saved(ModelConfig, {**saved, "depth": 2})
 

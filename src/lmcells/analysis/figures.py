@@ -260,12 +260,14 @@ def _draw_path(axes: Axes, path: Row, named: Sequence[str]) -> None:
 
 
 def _long_forms_to_name(paths: Sequence[Row]) -> list[str]:
-    """The long forms that are probable in any panel, by their largest probability."""
+    """The long forms that are probable in any panel: the best at an end of one first, then by largest probability."""
     greatest: dict[str, float] = {}
+    best = set()
     for path in paths:
+        best |= {max(path.long_forms, key=lambda each: each.probabilities[end]).long_form for end in (0, -1)}
         for each in path.long_forms:
             greatest[each.long_form] = max(greatest.get(each.long_form, 0.0), *each.probabilities)
-    ranked = sorted(greatest, key=lambda name: -greatest[name])
+    ranked = sorted(greatest, key=lambda name: (name not in best, -greatest[name]))
     if len(ranked) <= _MOST_LINES + 1:
         return ranked
     return [name for name in ranked[:_MOST_LINES] if greatest[name] > _SMALL]

@@ -86,7 +86,7 @@ def parse_nlp_time(given: str) -> datetime:
 
 def note_number(note: Note) -> int | None:
     """Return the note_id of the NOTE table: what follows the source in our id, if it is a whole number."""
-    found = note.id.partition("/")[2]  # "note/2024/12" is not note 12
+    found = note.id.split("/", maxsplit=1)[-1]  # "note/2024/12" is not note 12
     return int(found) if _WHOLE.fullmatch(found) else None
 
 
