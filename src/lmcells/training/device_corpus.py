@@ -213,7 +213,7 @@ def join_on_device(pieces: Sequence[npt.NDArray[np.integer]], device: torch.devi
     return joined
 
 
-def to_device(values: npt.NDArray[np.integer], device: torch.device) -> Tensor:
+def to_device(values: npt.NDArray[np.integer | np.bool_], device: torch.device) -> Tensor:
     """An int32 copy on a device; copying to a GPU is asynchronous."""
     tensor = torch.from_numpy(np.array(values, np.int32))
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
