@@ -3,7 +3,8 @@
 python benchmarks/left_out_sentences.py default [MODEL ...]
 
 `benchmarks/data/passages_left_out.jsonl` has one in sixteen of the sentences for rare senses, all sentences of one
-sense in sixteen, and one in four of the short sentences for senses of frequent short forms; none of them are in
+rare sense in sixteen, one in sixteen of the sentences of hospital notes and one in four of the short sentences, both
+for senses of frequent short forms; none of them are in
 `passages.jsonl`. Each long form is replaced with its ambiguous short form, and the model ranks all senses of the
 shipped inventory, without priors.
 """
@@ -43,15 +44,18 @@ def main() -> None:
         subprocess.run(
             [*map(str, command), "--output", str(drawn.dataset)], check=True, stdout=subprocess.DEVNULL
         )
-        # Only what a sentence was written for: "passages/LONG FORM/sentences" or "/short".
-        examples = [each for each in drawn.examples if f"/{each.long_form}/s" in each.note_id]
+        # Only what a sentence was written for: "passages/LONG FORM/KIND".
+        examples = {
+            kind: [each for each in drawn.examples if f"/{each.long_form}/{kind}" in each.note_id]
+            for kind in ("sentences", "settings", "short")
+        }
     has_sentences = long_forms_of(SETS / "passages.jsonl")
-    short = [each for each in examples if "/short" in each.note_id]
-    rare = [each for each in examples if "/short" not in each.note_id]
+    rare = examples["sentences"]
     kinds = {
         "rare senses with other sentences": [each for each in rare if each.long_form in has_sentences],
         "rare senses without": [each for each in rare if each.long_form not in has_sentences],
-        "short sentences of frequent short forms": short,
+        "hospital notes, frequent short forms": examples["settings"],
+        "short sentences of frequent short forms": examples["short"],
     }
     for name in options.models:
         ranker = best_ranker(PretrainedModel.from_pretrained(model_folder(name)), drawn.senses)

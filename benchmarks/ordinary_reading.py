@@ -169,9 +169,7 @@ def main() -> None:
     )
     senses, none = np.zeros(len(examples)), np.zeros(len(examples))
     for row, own in enumerate(lexicon.ranker.scores(mentions)):
-        prior, none_prior = lexicon.prior_of(
-            mentions[row].short_form, in_small_letters=False, in_capitals=True
-        )
+        prior, none_prior = lexicon.prior_of(mentions[row].short_form, in_lower_case=False, in_capitals=True)
         senses[row] = np.logaddexp.reduce(own / calibration.temperature + np.array(prior))
         none[row] = (calibration.none_score or 0.0) / calibration.temperature + none_prior
     is_short_form, is_alone, is_held_out = (

@@ -69,7 +69,7 @@ def read_notes(group: dict[str, int], seed: int) -> Iterator[str]:
 
 
 def score_mentions(lexicon: Lexicon, texts: Iterator[str]) -> dict[tuple[str, bool], list[Floats]]:
-    """Return the scores of all mentions in texts, by short form and whether it is written in small letters."""
+    """Return the scores of all mentions in texts, by short form and whether it is in lower case."""
     scores: dict[tuple[str, bool], list[Floats]] = defaultdict(list)
     while batch := [lexicon.read(text) for text in islice(texts, 256)]:
         mentions = [each.mention for note in batch for each in note if each.mention is not None]
@@ -117,10 +117,10 @@ def main() -> None:
     small = {each.lower(): each for each in names if n_spellings[each.lower()] == 1}
     scored = [score_mentions(expander.lexicon(), read_notes(group, options.seed)) for group in GROUPS]
     found: dict[str, list[Floats]] = {}
-    for short_form, in_small_letters in {*((each, False) for each in said if each in names), *chain(*scored)}:
-        key = short_form.lower() if in_small_letters else short_form
-        groups = [each.get((short_form, in_small_letters), []) for each in scored]
-        if in_small_letters and (key not in small or max(map(len, groups)) < MIN_MENTIONS):
+    for short_form, in_lower_case in {*((each, False) for each in said if each in names), *chain(*scored)}:
+        key = short_form.lower() if in_lower_case else short_form
+        groups = [each.get((short_form, in_lower_case), []) for each in scored]
+        if in_lower_case and (key not in small or max(map(len, groups)) < MIN_MENTIONS):
             continue
         guess = guesses[short_form]
         if short_form in said:

@@ -12,7 +12,8 @@ from corpora import corpus_of
 from lmcells import Expander
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, InputError, ModelError
-from lmcells.expansion.adaptation import Adaptation, _joined, _linear_map, _points, _unit
+from lmcells.expansion.adaptation import Adaptation, _joined, _linear_map, _points
+from lmcells.expansion.long_forms import unit_length
 from lmcells.model import Windows, create_model
 from lmcells.pretrain import train
 from lmcells.pretrained import PretrainedModel
@@ -144,7 +145,7 @@ def test_prototypes_move_with_the_network() -> None:
     directions = (points - center) / np.linalg.norm(points - center, axis=1, keepdims=True)
     for new, expected in ((before, directions), (after, directions @ turn)):
         to_new = _linear_map(before, new)
-        moved = _unit(to_new(_points(directions, center, before)) - to_new(center))
+        moved = unit_length(to_new(_points(directions, center, before)) - to_new(center))
         assert np.allclose(moved, expected, atol=1e-2)
 
 

@@ -36,17 +36,17 @@ def test_priors_are_added_to_the_log_odds() -> None:
 def test_priors_move_senses_and_none_and_say_nothing_of_other_short_forms(tmp_path: Path) -> None:
     SensePriors({"PT": {"patient": 0.7, "physical therapy": 0.2, "": 0.1}}).save(tmp_path)
     priors = SensePriors.load(tmp_path)
-    of_senses, of_none = priors.of("PT", ["physical therapy", "patient"], in_small_letters=False)
+    of_senses, of_none = priors.of("PT", ["physical therapy", "patient"], in_lower_case=False)
     assert of_senses[1] > 0 > of_senses[0] > of_none
-    assert priors.of("MS", ["multiple sclerosis"], in_small_letters=False) == ([0.0], 0.0)
+    assert priors.of("MS", ["multiple sclerosis"], in_lower_case=False) == ([0.0], 0.0)
     assert SensePriors.load(tmp_path / "none").shares == {}
 
 
-def test_small_letters_have_priors_of_their_own_where_there_are_any() -> None:
+def test_lower_case_has_priors_of_its_own_where_there_are_any() -> None:
     shares = {"heart rate": 0.8, "hour": 0.1, "": 0.1}
     names = ["heart rate", "hour"]
     both = SensePriors({"HR": shares, "hr": {"heart rate": 0.1, "hour": 0.8, "": 0.1}})
-    capitals, small = (both.of("HR", names, in_small_letters=each)[0] for each in (False, True))
+    capitals, small = (both.of("HR", names, in_lower_case=each)[0] for each in (False, True))
     assert capitals[0] > capitals[1]
     assert small[1] > small[0]
-    assert SensePriors({"HR": shares}).of("HR", names, in_small_letters=True)[0] == capitals
+    assert SensePriors({"HR": shares}).of("HR", names, in_lower_case=True)[0] == capitals

@@ -19,6 +19,7 @@ import torch
 from lmcells.corpus import Corpus, WordMetadataCounts, count_words_by_metadata
 from lmcells.errors import ConfigError, InputError, ModelError
 from lmcells.expansion.inventory_compilation import metadata_ids
+from lmcells.expansion.long_forms import unit_length
 from lmcells.model import CellModel, ModelConfig, create_model
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.phrase_store import PhraseStore, from_four_bits
@@ -33,9 +34,8 @@ _WORD_TABLES = (TABLE, "prior.words.weight")
 _METADATA_TABLES = ("variational.metadata.weight", "prior.metadata.weight")
 _NOISE = 0.02  # standard deviation; separates new words that start from the same vector
 _OWN_SHARE = 0.5  # of the corpus in the counts of phrases, against the model's training text
-_CENTER_SHARE = (
-    0.35  # of a corpus that is not counted in the average of masked spans; more helps notes, less papers
-)
+# Of a corpus that is not counted, in the average of masked spans: more helps notes, less helps papers.
+_CENTER_SHARE = 0.35
 _RIDGE = 1e-3  # of the linear map, relative to the variance
 
 
@@ -157,10 +157,10 @@ class Adaptation:
             before_center = to_trained(store.masked_span_center)
             center = before_center + _CENTER_SHARE * (own.masked_span_center - before_center)
         prototypes = from_four_bits(store.arrays["prototypes"], dim=self.base.sizes.cell_dim)
-        moved = _unit(to_trained(_points(prototypes, store.masked_span_center, means[0])) - center)
-        of_own = _unit(_points(own.prototypes, own.masked_span_center, means[1]) - center)
-        own = replace(own, prototypes=of_own, masked_span_center=center)
-        return _joined(store, moved, own, rates=rates)
+        moved = unit_length(to_trained(_points(prototypes, store.masked_span_center, means[0])) - center)
+        of_own = unit_length(_points(own.prototypes, own.masked_span_center, means[1]) - center)
+        own = replace(own, prototypes=of_own.astype(np.float32), masked_span_center=center)
+        return _joined(store, moved.astype(np.float32), own, rates=rates)
 
 
 @torch.no_grad()
@@ -210,11 +210,6 @@ def _points(prototypes: Floats, center: Floats, means: Floats) -> Floats:
     radius = np.linalg.norm(means - center, axis=1).mean()
     points: Floats = center + radius * prototypes
     return points
-
-
-def _unit(vectors: Floats) -> Floats:
-    scaled: Floats = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    return scaled
 
 
 def _joined(store: PhraseStore, moved: Floats, own: Prototypes, *, rates: tuple[float, float]) -> PhraseStore:

@@ -197,11 +197,11 @@ class SensePriors:
     shares: dict[str, dict[str, float]]
 
     def of(
-        self, short_form: str, long_forms: Sequence[str], *, in_small_letters: bool
+        self, short_form: str, long_forms: Sequence[str], *, in_lower_case: bool
     ) -> tuple[list[float], float]:
         """Return what to add to the log-odds of each sense, and of "no sense fits"."""
         shares = self.shares.get(short_form)
-        if in_small_letters:
+        if in_lower_case:
             shares = self.shares.get(short_form.lower(), shares)
         if shares is None:
             return [0.0] * len(long_forms), 0.0

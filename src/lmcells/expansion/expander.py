@@ -331,7 +331,7 @@ class Expander:
         in_capitals = not lexicon.in_other_case(occurrence.short_form) or is_in_capitals(mention.text)
         prior, none_prior = lexicon.prior_of(
             occurrence.short_form,
-            in_small_letters=mention.text[mention.start : mention.end].islower(),
+            in_lower_case=mention.text[mention.start : mention.end].islower(),
             in_capitals=in_capitals,
         )
         if occurrence.allowed is not None:

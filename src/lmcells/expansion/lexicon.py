@@ -39,16 +39,16 @@ class Lexicon:
     _in_other_case: dict[str, list[int]] = field(default_factory=dict, init=False, compare=False)
 
     def prior_of(
-        self, short_form: str, *, in_small_letters: bool, in_capitals: bool
+        self, short_form: str, *, in_lower_case: bool, in_capitals: bool
     ) -> tuple[list[float], float]:
         """Return what the priors add to the log-odds of each sense of a short form, and of "no sense fits".
 
-        in_small_letters: the short form is in lower case here; in_capitals: all of the text is in capitals.
+        in_lower_case: the short form is in lower case here; in_capitals: all of the text is in capitals.
         """
-        key = short_form, in_small_letters, in_capitals
+        key = short_form, in_lower_case, in_capitals
         if key not in self._priors:
             names = [sense.long_form for sense in self.inventory.by_short_form[short_form]]
-            of_senses, of_none = self.priors.of(short_form, names, in_small_letters=in_small_letters)
+            of_senses, of_none = self.priors.of(short_form, names, in_lower_case=in_lower_case)
             if not in_capitals:
                 for index in self.in_other_case(short_form):
                     of_senses[index] -= _OTHER_CASE
