@@ -5,8 +5,8 @@ python benchmarks/sense_priors.py      # writes sense_priors.json into the model
 No labels are used. Training notes are of few kinds, so the first guess comes from language models' estimates for notes
 in general (benchmarks/data/sense_shares.tsv). Then the model's probabilities, including "no sense fits", are summed
 over training notes, and the result becomes the prior of the next pass (expectation-maximisation). All kinds of notes
-have the same weight, and the first guess counts as one more kind; it also stands in for kinds in which a short form is
-rare. Short forms in lower case ("hr") are counted separately if there are enough of them.
+have the same weight, and the first guess counts as three more kinds; it also stands in for kinds in which a short form
+is rare. Short forms in lower case ("hr") are counted separately if there are enough of them.
 """
 
 import argparse
@@ -43,6 +43,7 @@ MIN_MENTIONS = 12  # of a short form in a group
 PASSES = 3
 GUESSED_NONE = 0.1  # share of "no sense fits" in the first guess
 LEAST = 0.003  # share of a sense in the first guess
+GUESS_WEIGHT = 3  # kinds of notes that the first guess counts for
 
 
 def read_guess() -> dict[str, dict[str, float]]:
@@ -124,7 +125,10 @@ def main() -> None:
             continue
         guess = guesses[short_form]
         if short_form in said:
-            found[key] = [guess, *(estimate(scores, guess, expander.calibration) for scores in groups)]
+            found[key] = [
+                *[guess] * GUESS_WEIGHT,
+                *(estimate(scores, guess, expander.calibration) for scores in groups),
+            ]
         elif many := [scores for scores in groups if len(scores) >= MIN_MENTIONS]:
             found[key] = [estimate(scores, guess, expander.calibration) for scores in many]
     shares = {

@@ -29,6 +29,7 @@ ORDINARY_WORD = "ordinary_word"
 """Why there is nothing to expand: the ordinary word is more likely than any sense."""
 
 _MOST_BY_PRIORS = 3.0  # the most that a prior may add to the score of a sense
+_PRIOR_WEIGHT = 0.8  # of the priors' log-odds: training notes are of few kinds, chosen on left-out sentences
 ORDINARY_WEIGHTS = (0.8, 1.05, 1.9, 4.09, -7.96)
 
 
@@ -206,7 +207,7 @@ class SensePriors:
         if shares is None:
             return [0.0] * len(long_forms), 0.0
         *of_senses, of_none = (
-            log(shares.get(each, 1 / len(shares)) * len(shares)) for each in (*long_forms, "")
+            _PRIOR_WEIGHT * log(shares.get(each, 1 / len(shares)) * len(shares)) for each in (*long_forms, "")
         )
         return of_senses, of_none
 
