@@ -35,6 +35,7 @@ DIFFERENT = {
     ("freq", "frequent", "frequency"),  # often; of the bladder
     ("GR", "grain", "gram"),  # a fifteenth of the other
     ("GTT", "drops", "drip"),  # into the eye; into the vein
+    ("H", "high", "height"),  # of a value; of a patient
     ("H. pylori", "H pylori", "H. pylori"),  # of several words, so a dot in it is looked for
     ("HEP", "heparin", "hepatic"),  # a drug; of the liver
     ("I&D", "incision and drainage", "irrigation and debridement"),  # of an abscess; of an open fracture

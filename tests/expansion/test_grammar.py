@@ -39,7 +39,12 @@ FORMS = pytest.mark.parametrize(
         ("better w/IV", {"w/": "with"}),
         ("P/nap fussy", {"P/": "after"}),
         ("rash p/1st dose, w/2 doses", {"p/1st": "after first", "w/2": "with 2"}),
-        ("pain in R shoulder and (L) arm", {"R": "right", "L": "left"}),
+        ("edema L>R", {"L": "left", "R": "right"}),
+        ("R-sided pain", {"R": "right"}),
+        ("K 2.7 (L), BUN 41H, flat", {"L": "low", "H": "high"}),
+        ("Na 131 L, on 2 L, lot 05821L, 120 L/min", {"L": "low"}),
+        ("BP 120/80, P80, R 16.", {"P": "pulse", "R": "respiratory rate"}),
+        ("T1P0A0L1, factor R 20", {}),
     ],
 )
 

@@ -116,6 +116,33 @@ def test_names_of_sites_and_forms_to_fill_in_are_no_short_forms(expander: Expand
     assert {each.short_form for each in expander(text)} <= {"DOB"}
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("R otitis media, L TM clear.", {"R": "right", "L": "left"}),
+        ("s/p R TKA and L THA", {"R": "right", "L": "left"}),
+        ("Temp 103.4 R, given Tylenol.", {"R": "rectal"}),
+        ("BP 110/60, P 88, R 16.", {"R": "respiratory rate", "P": "pulse"}),
+        ("LABS: WBC 14.2 H, hgb 9.9 L, plt 120 L.", {"H": "high", "L": "low"}),
+        ("2 L of saline were given.", {"L": "liter"}),
+        ("Complains of N and V since yesterday.", {"N": "nausea", "V": "vomiting"}),
+        ("Na 140 mEq/L, ALT 30 U/L. Mr. R saw Dr. L. EKG: R axis 60.", {}),
+        ("S: feels well.\nO: lungs clear.\nP: rest.", {"S": "subjective", "O": "objective", "P": "plan"}),
+        ("S - feels well.\nO - lungs clear.", {"S": "subjective", "O": "objective"}),
+    ],
+)
+def test_single_letters_are_read_by_their_context(
+    expander: Expander, text: str, expected: dict[str, str]
+) -> None:
+    found = {each.short_form: each.long_form for each in expander(text) if len(each.short_form) == 1}
+    assert found == expected
+
+
+@pytest.mark.parametrize("text", ["30 y/o p/w 3.5 cm x 2 cm mass", "P/w a 2 day h/o pain"])
+def test_a_form_with_a_slash_and_one_sense_needs_no_context(expander: Expander, text: str) -> None:
+    assert "presents with" in [each.long_form for each in expander(text)]
+
+
 def test_what_is_explained_are_the_expansions(expander: Expander) -> None:
     note = "NO fever. Went to OR for repair OR revision, MI in 2015, recvd antib. There IS a nodule."
     expanded = expander(note)

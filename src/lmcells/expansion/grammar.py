@@ -3,7 +3,7 @@
     q4-6h -> every 4-6 hours    x3 -> times three    x 7-10 days -> for 7-10 (days)    A&Ox3 -> alert and oriented ...
     G3P2012 -> gravida 3 para 2012    POD#3 -> postoperative day 3    D5W -> 5% dextrose in water    27yo -> year old
 
-Joined forms as well: w/ fever, p/vax, p/1st, R shoulder. Codes that nobody spells out (pT3a, L5,
+Joined forms as well: w/ fever, p/vax, p/1st, R>L. Codes that nobody spells out (pT3a, L5,
 CD20) are expanded on request.
 """
 
@@ -198,6 +198,18 @@ def _fever_or_not(match: re.Match[str]) -> str | None:
     return "temperature" if 34 <= degrees <= 43 or 93 <= degrees <= 109 else None
 
 
+def _flag(match: re.Match[str]) -> str | None:
+    """ "5.7 (H)" and "131 L"; not "2 L", and "lot 05821L" neither."""
+    is_flag = match["open"] or 20 <= float(match["n"]) < 1000
+    return {"H": "high", "L": "low"}[match["flag"]] if is_flag else None
+
+
+def _vital_sign(match: re.Match[str]) -> str | None:
+    before = match.string[max(0, match.start() - _LOOK_BACK) : match.start()]
+    is_one = _VITAL_SIGN_BEFORE.search(before) or _VITAL_SIGN_FOLLOWS.match(match.string, match.end())
+    return _VITAL_SIGNS[match[0]] if is_one else None
+
+
 def _period_of(match: re.Match[str]) -> str | None:
     if not _BEFORE_PERIOD.search(match.string, max(0, match.start() - 7), match.start()):
         return None  # a fraction or a date
@@ -225,14 +237,14 @@ def _after_or_with(match: re.Match[str]) -> str:
 
 _AGO_FOLLOWS = re.compile(r"\s(?:later|ago|post|prior|after|of|hx|history)\b|\sp/", re.I)
 _BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every)\s$", re.I)
-_SIDES = {"R": "right", "L": "left", "r": "right", "l": "left"}
-_SIDED = (
-    "arms?|legs?|shoulders?|knees?|hips?|thighs?|ankles?|foot|feet|hands?|wrists?|elbows?|eyes?|ears?|breasts?|lungs?|kidneys?|"
-    "side|sided|deltoid|delt|buttocks?|calf|forearms?|fingers?|toes?|neck|flank|groin|lower|upper|lateral|medial|anterior|posterior|"
-    "leg|axilla|axillary|chest|hemithorax|temporal|frontal|parietal|occipital|carotid|femoral|renal|inguinal|ovary|testicle|"
-    "hemisphere|lobe|thumb|heel|index|middle|ventricle|atrium|atrial|ventricular|lobectomy|mastectomy|nephrectomy|tube|face|facial|"
-    "cheek|jaw|jugular|subclavian|clavicle|scapula|rib|ribs|vocal|tonsil|parotid|thyroid|adrenal|ureter|ureteral|hand|arm"
-)
+_SIDES = {"R": "right", "L": "left"}
+_SIDED = "sided?|arm|leg|shoulder|knee|hip|hand|foot|thigh|ankle|wrist|elbow|eye|ear|breast|lung|deltoid|chest|facial"
+_VITAL_SIGNS = {"P": "pulse", "R": "respiratory rate"}
+_BEFORE_VALUE = "|".join(f"{letter}{sign}0" for letter in "pr" for sign in ("", " ", ":", ": "))
+_VALUE = r"[ :=-]{0,2}\d{2,3}"
+_VITAL_SIGN = rf"(?:BP|HR|RR|P|R|T|SpO2|O2|[Tt]emp|[Pp]ulse){_VALUE}"
+_VITAL_SIGN_BEFORE = re.compile(rf"(?<!\w){_VITAL_SIGN}[\d./]*[ ,;.]{{1,2}}$")
+_VITAL_SIGN_FOLLOWS = re.compile(rf"{_VALUE}[ ,;.]{{1,2}}{_VITAL_SIGN}")
 _NUMBER = rf"(?P<n>\d{{1,2}}{_RANGE}?)"
 _RULES = _Rules(
     # q6h, q.1h., q 4-6 hours, q2wk; 4hrly
@@ -291,17 +303,17 @@ _RULES = _Rules(
         group="sex",
         flags=0,
     ),
-    # w/ fever, w/fever, p/vax, p/1st; R shoulder, (L) arm
+    # w/ fever, w/fever, p/vax, p/1st
     _Rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b)(?!in\b|out\b|wo\b)", "with", needs="w/"),
     _Rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2})|P/(?=\s?[a-z]{3}))", "after", needs="p/", flags=0),
     _Rule(r"(?<![\w/&])(?P<word>[wp])/(?P<n>\d+(?:st|nd|rd|th)?)", _after_or_with, needs="w/0|p/0", flags=0),
+    # R>L, L = R; R-sided and L-arm, which are one token
     _Rule(
-        rf"(?P<side>[RL])(?<![\w.'][RL])(?=[ .-]\s?(?i:{_SIDED})\b)",
-        lambda m: _SIDES[m["side"]],
-        needs="|".join(f"{before}{side}{after}" for before in ' ("/-,' for side in "rl" for after in " .-"),
+        rf"(?<![\w.'])[RL](?=\s?[<>=]\s?[RL]\b|-(?:{_SIDED})\b)|(?<=[RL][<>=])[RL]\b",
+        lambda m: _SIDES[m[0]],
+        needs="r>l|l>r|r >|l >|r-|l-",
         flags=0,
     ),
-    _Rule(r"\((?P<side>[RL])\)", lambda m: _SIDES[m["side"]], needs="(r)|(l)", group="side", flags=0),
     # T98.6, BP120/80, HR72, RR16
     _Rule(
         r"(?<!\w)(?P<t>T)(?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))",
@@ -313,6 +325,16 @@ _RULES = _Rules(
     _Rule(r"(?<!\w)(?P<s>BP)(?=\d{2,3}/\d{2,3}\b)", "blood pressure", needs="bp0", group="s", flags=0),
     _Rule(r"(?<!\w)(?P<s>HR)(?=\d{2,3}\b)", "heart rate", needs="hr0", group="s", flags=0),
     _Rule(r"(?<!\w)(?P<s>RR)(?=\d{1,2}\b)", "respiratory rate", needs="rr0", group="s", flags=0),
+    # 5.7 (H), 131 L: values out of range
+    _Rule(
+        r"(?<![\w#.])(?P<n>[1-9]\d{0,3}(?:\.\d+)?)\s?(?P<open>\()?(?P<flag>[HL])(?(open)\)|(?=[,;]|\.?\s*$|\.\s))",
+        _flag,
+        needs="0h|0 h|0(h|0 (h|0l|0 l|0(l|0 (l",
+        group="flag",
+        flags=re.M,
+    ),
+    # P80 and R 16 beside another vital sign
+    _Rule(rf"(?<!\w)[PR](?={_VALUE}(?![\d/]))", _vital_sign, needs=_BEFORE_VALUE, flags=0),
     # for 3/7, 2/52, 6/12 as British notes count days, weeks and months
     _Rule(
         r"(?<![\w./])(?P<n>\d{1,2}(?:-\d{1,2})?)/(?P<parts>7|52|12)(?![/\d])",

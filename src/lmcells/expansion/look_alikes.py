@@ -92,10 +92,11 @@ _NAME_BEFORE = re.compile(
 _RANGE_BEFORE = re.compile(r"\b\d{1,2}[A-Z]-$")  # "1A-C"
 _BEFORE_A_LETTER = (_LABELS_BEFORE, _KIND_BEFORE, _NAME_BEFORE, _RANGE_BEFORE)
 _NAMED_FOLLOWS = re.compile(
-    r"[\"”]?[ -](?:(?:and|or)[ ][A-Z][ -])?(?:cells?|inversions?|lymphocytes?|waves?)\b|[ ]?-?[ ]?reactive\b",
+    r"[\"”]?[ -](?:(?:and|or)[ ][A-Z][ -])?(?:axis|cells?|inversions?|lymphocytes?|waves?)\b|[ ]?-?[ ]?reactive\b",
     re.IGNORECASE,
 )
 _AFTER_ST = re.compile(r"\bST[/-]$")
+_PER_BEFORE = re.compile(r"(?:[a-zA-Z]|\d[ ]?)(?<![Rr])/$")  # "mEq/L", "10^9/L"; not "R/L"
 _BASE_BEFORE = re.compile(r"\d\s?[ACGT]\s?>\s?$")
 _BASE_FOLLOWS = re.compile(r"\s?>\s?[ACGT]\b")
 _ISOTOPE = re.compile(r"(?<!\d)18$")
@@ -466,6 +467,7 @@ def _is_in_name(text: str, start: int, end: int, *, may_be_unit: bool) -> bool:
     return bool(
         _LABEL_BEFORE.search(before)
         or _AFTER_ST.search(before)
+        or (letter == "L" and _PER_BEFORE.search(before))
         or _BASE_BEFORE.search(before)
         or _BASE_FOLLOWS.match(text, end)
         or _NAMED_FOLLOWS.match(text, end)

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,8 +116,6 @@ class NoteReader:
             taken = [each[:2] for each in found]
             by_letters = {Found(*each) for each in self._letters.find(text, note.tokens, taken)}
             found = sorted([*found, *by_letters])
-        if not found and not definitions:
-            return []
         if sections is None:
             covering = self._sections(Note("", text))
         else:
@@ -125,6 +123,8 @@ class NoteReader:
         meanings, own = self._meanings(found, definitions)
         if own:  # defined by this note, and not in the inventory
             found = without_overlaps([*found, *ShortFormFinder(own, exact=True)(text, note.tokens)])
+        if letters := [found for section in covering for found in _header_letter(text, section)]:
+            found = without_overlaps([*found, *letters])
         starts = [section.start for section in covering]
         occurrences = []
         for each in found:
@@ -208,6 +208,8 @@ class NoteReader:
         """ "PE:" as a header is the physical exam, by the alias table; so is "DH:" at the start of a line."""
         if found.end <= section.body_start and section.header == text[found.start : found.end]:
             sense = self._lookup(found.short_form, section.name) or self._header_sense(found.short_form)[1]
+            if sense is None and len(section.header) == 1 and found.short_form not in self._inventory:
+                return Candidate(section.name.lower(), DEFINITION_PRECISION)
         elif (sign := _HEADER_FOLLOWS.match(text, found.end)) and _OPENS_LINE.search(
             text, max(0, found.start - 12), found.start
         ):
@@ -242,12 +244,24 @@ class NoteReader:
         return self._header_senses[short_form]
 
 
+def _header_letter(text: str, section: Section) -> Iterator[Found]:
+    """ "O:" of a note with S, O, A and P: a header of one letter, with which the name of its section begins."""
+    letter = section.header or ""
+    if len(letter) == 1 and len(section.name) > 1 and section.name.startswith(letter):
+        start = text.find(letter, section.start, section.body_start)
+        if start >= 0:
+            yield Found(start, start + 1, letter)
+
+
 def _is_plain_acronym(text: str, found: Found) -> bool:
     """Whether it is written exactly as in the inventory: three capitals or more, or mixed case such as "Cr".
 
-    Not an English word, such as "LOW" and "RICE": its ordinary reading competes with the sense.
+    In any case if it has a slash or an ampersand ("p/w", "T&C"). Not an English word, such as "LOW" and "RICE": its
+    ordinary reading competes with the sense.
     """
     written = text[found.start : found.end]
+    if ("/" in written or "&" in written) and len(written) > 2:
+        return written.lower() == found.short_form.lower()
     if written != found.short_form or written.islower():
         return False
     if not written.isupper():

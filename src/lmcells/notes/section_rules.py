@@ -236,7 +236,7 @@ class SectionRules:
             label = labels.get(raw) or self._label(raw, needs_alias=needs_alias)
             if (label is None or not (has_colon or label.known)) and ("-" in raw or "–" in raw or "—" in raw):
                 dash = _DASH.search(raw)
-                before = raw[: dash.start()].rstrip() if dash and dash.start() > 1 else ""
+                before = raw[: dash.start()].rstrip() if dash and dash.start() > 0 else ""
                 known = self._label(before, needs_alias=True) if before else None
                 is_title = label is not None and dash is not None and _FULL_WORD.search(raw, dash.end())
                 if dash and known and known.known and not raw[0].islower() and not is_title:
