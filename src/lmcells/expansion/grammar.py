@@ -305,7 +305,7 @@ _RULES = _Rules(
     ),
     # w/ fever, w/fever, p/vax, p/1st
     _Rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b)(?!in\b|out\b|wo\b)", "with", needs="w/"),
-    _Rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2})|P/(?=\s?[a-z]{3}))", "after", needs="p/", flags=0),
+    _Rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2}|\s\d)|P/(?=\s?[a-z]{3}))", "after", needs="p/", flags=0),
     _Rule(r"(?<![\w/&])(?P<word>[wp])/(?P<n>\d+(?:st|nd|rd|th)?)", _after_or_with, needs="w/0|p/0", flags=0),
     # R>L, L = R; R-sided and L-arm, which are one token
     _Rule(
@@ -316,7 +316,7 @@ _RULES = _Rules(
     ),
     # T98.6, BP120/80, HR72, RR16
     _Rule(
-        r"(?<!\w)(?P<t>T)(?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))",
+        r"(?<!\w)(?P<t>[Tt])(?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))",
         _fever_or_not,
         needs="t0",
         group="t",
