@@ -211,9 +211,22 @@ def _vital_sign(match: re.Match[str]) -> str | None:
 
 
 def _period_of(match: re.Match[str]) -> str | None:
-    if not _BEFORE_PERIOD.search(match.string, max(0, match.start() - 7), match.start()):
+    if not _stands_for_time(match):
         return None  # a fraction or a date
-    return _plural(match["n"], {"7": "day", "52": "week", "12": "month"}[match["parts"]])
+    return _plural(match["n"], _PARTS[match["parts"]])
+
+
+def _glued(match: re.Match[str]) -> str | None:
+    """ "10d" is "days", "5y" is "years"; not "2d" and "3d", unless a time is meant."""
+    if match["unit"] == "d" and match["n"] in ("2", "3") and not _stands_for_time(match):
+        return None
+    return _UNITS[match["unit"]] + ("" if match["n"] == "1" else "s")
+
+
+def _stands_for_time(match: re.Match[str]) -> bool:
+    text = match.string
+    before = _BEFORE_PERIOD.search(text, max(0, match.start() - 7), match.start())
+    return before is not None or _AGO_FOLLOWS.match(text, match.end()) is not None
 
 
 def _aged(match: re.Match[str]) -> str:
@@ -221,11 +234,8 @@ def _aged(match: re.Match[str]) -> str:
     unit = {"y": "year", "m": "month", "w": "week", "d": "day"}[match["unit"].lower()]
     if match["old"] is not None:
         return unit
-    text, is_month = match.string, match["age"].lower().startswith("mo")
-    if is_month and (
-        _BEFORE_PERIOD.search(text, max(0, match.start() - 7), match.start())
-        or _AGO_FOLLOWS.match(text, match.end())
-    ):
+    is_month = match["age"].lower().startswith("mo")
+    if is_month and _stands_for_time(match):
         return unit if match["n"] == "1" else f"{unit}s"
     return f"{unit} old"
 
@@ -237,6 +247,8 @@ def _after_or_with(match: re.Match[str]) -> str:
 
 _AGO_FOLLOWS = re.compile(r"\s(?:later|ago|post|prior|after|of|hx|history)\b|\sp/", re.I)
 _BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every)\s$", re.I)
+_UNITS = {"h": "hour", "d": "day", "w": "week", "y": "year"}
+_PARTS = {"7": "day", "52": "week", "12": "month"}
 _SIDES = {"R": "right", "L": "left"}
 _SIDED = "sided?|arm|leg|shoulder|knee|hip|hand|foot|thigh|ankle|wrist|elbow|eye|ear|breast|lung|deltoid|chest|facial"
 _VITAL_SIGNS = {"P": "pulse", "R": "respiratory rate"}
@@ -253,7 +265,19 @@ _RULES = _Rules(
         _every,
         needs="q0|q.0|q 0|q. 0",
     ),
+    _Rule(
+        r"(?<![\w.])q(?P<n>\d{1,2})(?!\s?[-–]?\d|\s?[a-z/]{1,2}\b|[\w.]\w)",
+        lambda m: f"every {m['n']} {'minutes' if m['n'] in ('15', '30') else 'hours'}",
+        needs="q0",
+        flags=0,
+    ),
     _Rule(rf"(?<![\w.]){_NUMBER}\s?-?(?P<unit>h)(?:r|ou?r)?ly\b", _every, needs="hrly|hourly|hly"),
+    # x3/7, x 2/52
+    _Rule(
+        r"[xX](?<!\w[xX])\s?(?P<n>\d{1,2})/(?P<parts>7|52|12)(?![/\d])",
+        lambda m: f"for {_plural(m['n'], _PARTS[m['parts']])}",
+        needs="x0|x 0",
+    ),
     # x3, x 7-10 days; not 4 x 3 cm, 3"x2", "x 6 .8 cm", 10^9, nor a block "x 1 D"
     _Rule(
         rf"[xX](?<!\w[xX])\s?(?P<n>\d{{1,3}}(?:\.\d|\s1/2)?{_RANGE}?)(?=\s?(?:{_PERIOD}|doses?|nights?|(?-i:[dhw]))\b)",
@@ -261,7 +285,7 @@ _RULES = _Rules(
         needs="x0|x 0",
     ),
     _Rule(
-        r"[xX](?<!\w[xX])(?<!\d\s[xX])(?<!\d[\"”″][xX])(?<!\d[\"”″]\s[xX])(?:(?<=x)|\s)\s?(?P<n>\d{1,3}(?:[-–]\d{1,3})?)"
+        r"[xX](?<!\w[xX])(?<!\d\s[xX])(?<!\d[\"”″][xX])(?<!\d[\"”″]\s[xX])(?:(?<=x)|(?<=[A-Z]{2}\sX)|\s)\s?(?P<n>\d{1,3}(?:[-–]\d{1,3})?)"
         r"(?![\w%/^]|\s?\.\d|[-–]\d|\s?(?:x|cm|em|mm|mg|ml|by|inch|inches)\b)",
         _times,
         needs="x0|x 0",
@@ -279,8 +303,14 @@ _RULES = _Rules(
         needs="g0",
         flags=0,
     ),
+    _Rule(
+        r"\bE(?P<e>[1-4])\s?V(?P<v>[1-5T])\s?M(?P<m>[1-6])\b",
+        lambda m: f"eyes {m['e']} verbal {m['v'] if m['v'].isdigit() else 'intubated'} motor {m['m']}",
+        needs="e0v|e0 v",
+    ),
+    _Rule(r"\bC(?P<c>\d{1,2})D(?P<d>\d{1,2})\b", r"cycle \g<c> day \g<d>", needs="c0d|c00d", flags=0),
     _Rule(r"\bPOD\s?#?\s?(?P<n>\d{1,3})\b", r"postoperative day \g<n>", needs="pod", flags=0),
-    _Rule(r"\bHD\s?#\s?(?P<n>\d{1,3})\b", r"hospital day \g<n>", needs="hd#|hd #", flags=0),
+    _Rule(r"\bHD(?:\s?#\s?)?(?P<n>\d{1,3})\b", r"hospital day \g<n>", needs="hd#|hd #|hd0", flags=0),
     _Rule(r"\bDOL\s?#?\s?(?P<n>\d{1,3})\b", r"day of life \g<n>", needs="dol", flags=0),
     _Rule(
         r"\bD\s?(?P<n>5|10|20|50)\s?(?P<half>(?:1/2|½|0?\.45%?)\s?)?(?P<base>W|NS|LR|RL)\b",
@@ -303,6 +333,17 @@ _RULES = _Rules(
         group="sex",
         flags=0,
     ),
+    # 2u, 10d, 5y
+    _Rule(
+        r"(?<![\w.-])\d{1,3}(?:,\d{3})?\s?(?P<u>u)(?![\w/'-])", "units", needs="0u|0 u", group="u", flags=0
+    ),
+    _Rule(
+        r"(?<![\w./,-])(?P<n>\d{1,3})(?P<unit>[dwy])(?![\w/'-])",
+        _glued,
+        needs="0d|0w|0y",
+        group="unit",
+        flags=0,
+    ),
     # w/ fever, w/fever, p/vax, p/1st
     _Rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b)(?!in\b|out\b|wo\b)", "with", needs="w/"),
     _Rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2}|\s\d)|P/(?=\s?[a-z]{3}))", "after", needs="p/", flags=0),
@@ -316,7 +357,7 @@ _RULES = _Rules(
     ),
     # T98.6, BP120/80, HR72, RR16
     _Rule(
-        r"(?<!\w)(?P<t>[Tt])(?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))",
+        r"(?<!\w)(?P<t>T)(?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))",
         _fever_or_not,
         needs="t0",
         group="t",
@@ -335,11 +376,16 @@ _RULES = _Rules(
     ),
     # P80 and R 16 beside another vital sign
     _Rule(rf"(?<!\w)[PR](?={_VALUE}(?![\d/]))", _vital_sign, needs=_BEFORE_VALUE, flags=0),
-    # for 3/7, 2/52, 6/12 as British notes count days, weeks and months
+    # 2/52, for 3/7 and 6/12 as British notes count weeks, days and months
     _Rule(
-        r"(?<![\w./])(?P<n>\d{1,2}(?:-\d{1,2})?)/(?P<parts>7|52|12)(?![/\d])",
+        r"(?<![\w./])(?P<n>\d{1,2}(?:-\d{1,2})?)/52(?![/\d.])",
+        lambda m: _plural(m["n"], "week"),
+        needs="0/00",
+    ),
+    _Rule(
+        r"(?<![\w./])(?P<n>\d{1,2}(?:-\d{1,2})?)/(?P<parts>7|12)(?![/\d])",
         _period_of,
-        needs="|".join(f"{end} {number}/" for end in "rxtney" for number in ("0", "00", "0-0")),
+        needs="0/0",
     ),
 )
 _REGIONS = {"C": "cervical", "T": "thoracic", "L": "lumbar", "S": "sacral"}
