@@ -23,7 +23,9 @@ DIFFERENT = {
     ("BPM", "beats per minute", "breaths per minute"),  # the pulse; the respiration
     ("C. diff", "C diff", "C. diff"),  # of several words, so a dot in it is looked for
     ("CaP", "CAP", "CaP"),  # cancer of the prostate; what else has these letters
+    ("COR", "coronary", "coronal"),  # of the heart; a plane
     ("Cr", "CR", "Cr"),  # the laboratory's creatinine; what else has these letters
+    ("compl", "complaint", "compliant"),  # what hurts; who follows advice
     ("cond", "condition", "conduction"),  # an illness; of nerves, of the heart
     ("cont", "continued", "continuous"),  # what goes on; what does not pause
     ("dec", "decreased", "deceased"),  # less; dead
@@ -49,6 +51,7 @@ DIFFERENT = {
     ("phys", "physician", "physical"),  # a person; of the body
     ("pred", "prednisone", "prednisolone"),  # two drugs
     ("Pt", "PT", "Pt"),  # a patient; what is done to the patient
+    ("PPD", "packs per day", "pads per day"),  # what is smoked; what is leaked into
     ("PI", "protease inhibitor", "proteasome inhibitor"),  # for HIV; for myeloma
     ("RLL", "right lower leg", "right lower lid"),
     ("RPT", "repeat", "report"),  # once more; what is written

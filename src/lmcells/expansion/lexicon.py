@@ -21,6 +21,7 @@ MakeRanker = Callable[[PretrainedModel, SenseInventory], Ranker]
 
 _CACHED_LEXICONS = 8
 _OTHER_CASE = 5.0  # in log-odds, against a sense that is usually written in another case
+_ONE_SENSE = 1.0  # in log-odds, against "no sense fits": most short forms with one sense mean it
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Lexicon:
         if key not in self._priors:
             names = [sense.long_form for sense in self.inventory.by_short_form[short_form]]
             of_senses, of_none = self.priors.of(short_form, names, in_lower_case=in_lower_case)
+            if len(names) == 1:
+                of_none -= _ONE_SENSE
             if not in_capitals:
                 for index in self.in_other_case(short_form):
                     of_senses[index] -= _OTHER_CASE
