@@ -79,6 +79,14 @@ def test_models_are_compared_in_a_table(run: Run, model: str, corpus: Corpus) ->
     assert printed.count("leakage: none of 15 test notes is in the corpus") == 1
 
 
+def test_a_model_folder_needs_no_shipped_model(
+    run: Run, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmcells.pretrained.__file__", str(tmp_path / "__init__.py"))
+    assert model in run(model)[0]
+    assert "this build comes without a model" in run("default", code=2)[1]
+
+
 def test_results_for_machines_have_the_fields_of_the_contract(run: Run, model: str, corpus: Corpus) -> None:
     output, _ = run(model, "random", "--json", "--corpus", corpus.folder, inventory=INVENTORY.add(UNHEARD))
     results = json.loads(output)

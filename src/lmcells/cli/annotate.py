@@ -13,13 +13,14 @@ from lmcells.cli.arguments import Command, Options, expander_settings, note_file
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import ConfigError, InputError, MissingExtra
 from lmcells.expansion.expansion import Source
+from lmcells.expansion.layers import read_layers
 from lmcells.expansion.reader import SECTION_STYLES
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations import exports
 from lmcells.integrations.annotate import annotate
 from lmcells.integrations.audit import audit
 from lmcells.integrations.omop import export_note_nlp
-from lmcells.integrations.shards import ENGINES, SHARD_NOTES, shared_expander
+from lmcells.integrations.shards import ENGINES, SHARD_NOTES
 from lmcells.notes.readers import ReadReport
 
 _SOURCES: dict[Source, str] = {
@@ -88,10 +89,8 @@ def _annotate(options: argparse.Namespace) -> None:
 
 def _warn_of_unread_metadata(options: argparse.Namespace, settings: ExpanderSettings) -> None:
     """Say which metadata own rules depend on that no option asks for: these rules would never hold."""
-    if not (settings.inventory or settings.only_inventory):
-        return
-    rules = (rule for own in shared_expander(settings).inventory.rules.values() for rule in own)
-    asked = {name for rule in rules for name, _ in rule.where}
+    layers = [*settings.inventory, *filter(None, [settings.only_inventory])]
+    asked = {name for rules in read_layers(layers) for rule in rules for name, _ in rule.where}
     read = {"section", "category", *(name.lower() for name in options.metadata_column)}
     if unread := sorted(asked - read):
         flags = " ".join(f"--metadata-column {name}" for name in unread)
@@ -162,7 +161,10 @@ def _export(options: argparse.Namespace) -> None:
     note_nlp = arguments.note_nlp_options(options, is_omop=options.to == "omop", flag="--to")
     report = ReadReport()
     notes = exports.read_annotated(options.annotations, note_files(options), report=report)
-    more: dict[str, Any] = {"brat": {"overwrite": options.overwrite}, "omop": {"options": note_nlp}}
+    more: dict[str, Any] = {
+        "brat": {"overwrite": options.overwrite},
+        "omop": {"options": note_nlp, "report": report},
+    }
     try:
         n_written = write(notes, options.output, **more.get(options.to, {}))
     except OSError as error:

@@ -22,7 +22,6 @@ SUFFIXES = (*DELIMITERS, ".json")
 
 _RULE_COLUMNS = ("action", "where")
 _REMARKS = ("comment", "example", "probability")  # columns for people, like those named n_...
-_NO_CONDITIONS = {*COLUMNS, *_RULE_COLUMNS, *_REMARKS, ""}
 _BETWEEN = re.compile(r"[\s,]*")
 _TRUE, _FALSE = ("yes", "true", "1"), ("no", "false", "0", "")
 
@@ -179,8 +178,8 @@ def _rule(entry: Any) -> SenseRule:
         raise entry
     if not isinstance(entry, Mapping):
         raise InventoryError(f"is a {type(entry).__name__}, not a sense.")
-    entry = {str(name).strip().lower(): value for name, value in entry.items()}
-    action: Any = str(entry.get("action") or "add").strip().lower() or "add"
+    entry = rule_fields(entry)
+    action = entry["action"]
     short_form, long_form, forms, concept_id, error_prone = (entry.get(name) for name in COLUMNS)
     if action == "forbid" and not long_form:
         long_form = ALL_SENSES
@@ -204,19 +203,29 @@ def _rule(entry: Any) -> SenseRule:
         str(concept_id).strip() or None if concept_id is not None else None,
         bool(error_prone) and str(error_prone).strip().lower() in _TRUE,
     )
-    return SenseRule(sense, action, _conditions(entry))
+    return SenseRule(sense, action, _conditions(entry.get("where") or {}))
 
 
-def _conditions(entry: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return what must hold for a rule: its `where`, and every other column that is not for people."""
-    where = entry.get("where") or {}
+def rule_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a rule, by their names in lower case: what is no field and not for people is a condition."""
+    given = {str(name).strip().lower(): value for name, value in entry.items() if value is not None}
+    fields = {name: given.pop(name) for name in (*COLUMNS, *_RULE_COLUMNS) if name in given}
+    fields["action"] = str(fields.get("action") or "").strip().lower() or "add"
+    where = fields.get("where", {})
+    conditions = {
+        name: value
+        for name, value in given.items()
+        if name not in ("", *_REMARKS) and not name.startswith("n_")
+    }
+    if conditions and isinstance(where, Mapping):
+        fields["where"] = conditions | dict(where)
+    return fields
+
+
+def _conditions(where: Any) -> tuple[tuple[str, str], ...]:
+    """Check what must hold for a rule."""
     if not isinstance(where, Mapping):
         raise InventoryError("'where' must be an object of metadata and their values.")
-    where = {
-        name: value
-        for name, value in entry.items()
-        if value is not None and name not in _NO_CONDITIONS and not name.startswith("n_")
-    } | dict(where)
     for name, value in where.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise InventoryError(f"{name!r} is a condition, so its value must be text, such as 'CARDIOLOGY'.")
