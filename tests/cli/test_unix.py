@@ -90,6 +90,17 @@ def test_a_path_that_does_not_exist_is_not_taken_for_a_note(
         assert [each["short_form"] for each in json.loads(captured.out)] == ([text] if text else [])
 
 
+def test_a_note_without_quotes_is_refused_and_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    for given, message in (
+        ("Severe MS again", "2 more than expected. Put a text with spaces in quotes"),
+        ("MS --thresh=.5 secret", "--thresh"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(["expand", *given.split()])
+        expected = f"lmcells expand: unrecognized arguments: {message}. Run: lmcells expand --help\n"
+        assert capsys.readouterr().err == expected
+
+
 def test_a_threshold_leaves_open_what_is_less_sure(capsys: pytest.CaptureFixture[str]) -> None:
     note = "Pt s/p CABG, now in PT. Dx: MS."
     assert main(["expand", note, "--threshold", "0"]) == 0

@@ -89,11 +89,10 @@ def read_rules(path: Path) -> tuple[list[tuple[str, SenseRule]], list[str]]:
     rules: list[tuple[str, SenseRule]] = []
     problems: list[str] = []
     first_place: dict[Any, str] = {}
-    delimiter = DELIMITERS.get(path.suffix.lower())
-    if path.suffix.lower() not in SUFFIXES and not text.lstrip().startswith(("[", "{")):
-        delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
+    suffix = path.suffix.lower()
+    is_json = suffix not in DELIMITERS and (suffix == ".json" or text.lstrip().startswith(("[", "{")))
     try:
-        for place, entry in _table_entries(text, delimiter) if delimiter else _json_entries(text):
+        for place, entry in _json_entries(text) if is_json else _table_entries(text):
             try:
                 rule = _rule(entry)
             except InventoryError as error:
@@ -133,7 +132,8 @@ def _json_entries(text: str) -> Iterator[tuple[str, Any]]:
         line += text.count("\n", start, end)
 
 
-def _table_entries(text: str, delimiter: str) -> Iterator[tuple[str, Any]]:
+def _table_entries(text: str) -> Iterator[tuple[str, Any]]:
+    delimiter = max(",\t;", key=text.partition("\n")[0].count)  # some programs write semicolons
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         names = [name.strip().lower() for name in next(rows, [])]
