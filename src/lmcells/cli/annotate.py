@@ -13,9 +13,7 @@ from lmcells.cli.arguments import Command, Options, expander_settings, note_file
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import ConfigError, InputError, MissingExtra
 from lmcells.expansion.expansion import Source
-from lmcells.expansion.layers import read_layers
 from lmcells.expansion.reader import SECTION_STYLES
-from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations import exports
 from lmcells.integrations.annotate import annotate
 from lmcells.integrations.audit import audit
@@ -64,7 +62,7 @@ def _annotate(options: argparse.Namespace) -> None:
     if to_stdout and options.resume:
         raise ConfigError("--resume does not work with standard output. Write to a file.")
     settings = expander_settings(options)
-    _warn_of_unread_metadata(options, settings)
+    arguments.warn_of_unread_metadata(options, settings)
     with ProgressLine() as line:
         output = sys.stdout.buffer if to_stdout else options.output
         given = picked(options, annotate, notes=note_files(options), output=output, omop=omop)
@@ -87,20 +85,6 @@ def _annotate(options: argparse.Namespace) -> None:
         print_result(options, {"output": str(options.output), **report}, [(title, rows)])
 
 
-def _warn_of_unread_metadata(options: argparse.Namespace, settings: ExpanderSettings) -> None:
-    """Say which metadata own rules depend on that no option asks for: these rules would never hold."""
-    layers = [*settings.inventory, *filter(None, [settings.only_inventory])]
-    asked = {name for rules in read_layers(layers) for rule in rules for name, _ in rule.where}
-    read = {"section", "category", *(name.lower() for name in options.metadata_column)}
-    if unread := sorted(asked - read):
-        flags = " ".join(f"--metadata-column {name}" for name in unread)
-        print(
-            f"lmcells {options.command}: rules of the inventory depend on {', '.join(unread)}, which is not read. "
-            f"Add: {flags}",
-            file=sys.stderr,
-        )
-
-
 def _add_audit(add: Options) -> None:
     add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
     add.output("FOLDER", "folder to write", replaces="an audit")
@@ -113,7 +97,7 @@ def _audit(options: argparse.Namespace) -> None:
     if find_spec("jinja2") is None:
         raise MissingExtra("Jinja2", extra="report", purpose="The page of an audit")
     settings = expander_settings(options)
-    _warn_of_unread_metadata(options, settings)
+    arguments.warn_of_unread_metadata(options, settings)
     given = picked(options, audit, notes=note_files(options), expander=settings)
     with ProgressLine() as line:
         report = audit(**given, with_context=not options.no_context, on_progress=line.notes)

@@ -118,9 +118,10 @@ def _review(options: argparse.Namespace) -> None:
 
 
 def _add_notes(store: ReviewStore, options: argparse.Namespace) -> None:
-    report = ReadReport()
+    report, settings = ReadReport(), expander_settings(options)
+    arguments.warn_of_unread_metadata(options, settings)
     notes = arguments.note_files(options).read(report)
-    expander = expander_settings(options).open()
+    expander = settings.open()
     with ProgressLine() as line:
         add_notes(store, notes, expander, on_progress=lambda n: line.update(f"{n:,} notes expanded"))
     if report.skipped:

@@ -61,7 +61,10 @@ def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
 
 def load_inventory(path: Path) -> SenseInventory:
     """Read an inventory without rules; a file with rules needs an inventory to extend, and is refused."""
-    return _plain((f"{path}: {place}", rule) for place, rule in load_rules(path))
+    rules = load_rules(path)
+    if not rules:
+        raise InventoryError(f"{path}: the inventory is empty. Give at least one sense.")
+    return _plain((f"{path}: {place}", rule) for place, rule in rules)
 
 
 def load_rules(path: Path) -> list[tuple[str, SenseRule]]:
@@ -71,8 +74,6 @@ def load_rules(path: Path) -> list[tuple[str, SenseRule]]:
         others = f" And {len(problems) - 1:,} more: lmcells inventory check {path}"
         more = others if len(problems) > 1 else ""
         raise InventoryError(f"{path}, {problems[0]}{more}")
-    if not rules:
-        raise InventoryError(f"{path}: the inventory is empty. Give at least one sense.")
     return rules
 
 
