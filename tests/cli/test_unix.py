@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -121,6 +122,21 @@ def test_a_full_disk_is_said_in_one_line(command: list[str]) -> None:
     assert done.returncode == 1
     assert done.stderr.decode().splitlines()[-1].endswith("cannot be written: No space left on device.")
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("given", [["annotate"], ["prepare", "--min-count", "0", "--workers", "2"]])
+def test_a_disk_that_fills_is_said_in_one_line_and_the_work_goes_on(given: list[str], tmp_path: Path) -> None:
+    notes, output = write_jsonl(tmp_path / "n.jsonl", NOTES * 60), tmp_path / "out.csv"
+    command = [*given, notes, "--output", output]
+    for most in (4_096, 65_536):  # bytes of a file
+        full = run(
+            *command, preexec_fn=lambda most=most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        )
+        (error,) = (line for line in full.stderr.decode().splitlines() if "notes/s" not in line)
+        assert error.startswith(f"lmcells {given[0]}: {output} cannot be written: ")
+        assert error.endswith("Mend that, then continue with --resume.")
+        assert not output.exists()
+    assert run(*command, "--resume").returncode == 0
 
 
 def test_a_reader_that_goes_away_ends_a_command_quietly() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 from lmcells.cli import arguments
 from lmcells.cli.arguments import Command, Options, expander_settings, note_files, picked
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
-from lmcells.errors import ConfigError, InputError, MissingExtra
+from lmcells.errors import ConfigError, MissingExtra
 from lmcells.expansion.expansion import Source
 from lmcells.expansion.reader import SECTION_STYLES
+from lmcells.files import explain_unwritable
 from lmcells.integrations import exports
 from lmcells.integrations.annotate import annotate
 from lmcells.integrations.audit import audit
@@ -149,10 +150,8 @@ def _export(options: argparse.Namespace) -> None:
         "brat": {"overwrite": options.overwrite},
         "omop": {"options": note_nlp, "report": report},
     }
-    try:
+    with explain_unwritable(options.output):
         n_written = write(notes, options.output, **more.get(options.to, {}))
-    except OSError as error:
-        raise InputError(f"{options.output} cannot be written: {error.strerror or error}.") from error
     counts = report.to_dict()
     data = {"output": str(options.output), "n_written": n_written, **counts}
     rows = [("notes read", report.n_read), *account_rows(counts), (what, n_written)]

@@ -13,7 +13,7 @@ from typing import Any
 
 from lmcells.errors import InputError, InventoryError
 from lmcells.expansion.inventory import ALL_SENSES, Sense, SenseInventory, SenseRule
-from lmcells.files import atomic_write
+from lmcells.files import atomic_write, explain_unwritable
 
 COLUMNS = ("short_form", "long_form", "forms", "concept_id", "error_prone")
 SEPARATOR = ";"  # of forms, and of conditions, in a CSV file
@@ -256,12 +256,10 @@ def save_inventory(inventory: SenseInventory, path: Path) -> None:
     """Write the senses of an inventory to a file, atomically: CSV or TSV by its suffix, otherwise JSON."""
     delimiter = DELIMITERS.get(path.suffix.lower())
     text = _to_table(inventory, delimiter) if delimiter else _to_json(inventory)
-    try:
+    with explain_unwritable(f"inventory {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise InputError(f"inventory {path} cannot be written: {error.strerror or error}.") from error
 
 
 def _to_json(inventory: SenseInventory) -> str:
