@@ -32,6 +32,7 @@ def _add_serve(add: Options) -> None:
     add("--port", "port to listen on, 0 for a free one (LMCELLS_PORT, else 8000)", type=int, default=port)
     add("--reviews FILE", "file for the reviewers' decisions (SQLite, mode 0600)")
     add.expander()
+    add.finding()
     add("--workers N", "processes (1)", type=int, default=1)
     add("--log-format", "format of the log on standard error", one_of=("text", "json"))
     add("--check", "only check whether the service on this port is ready")
