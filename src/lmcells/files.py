@@ -20,6 +20,20 @@ from safetensors.numpy import load_file, save_file
 import lmcells
 from lmcells.errors import FormatError, InputError
 
+CONTINUE = " Mend that, then continue with --resume."
+
+
+@contextmanager
+def explain_unwritable(output: object, *, advice: str = "") -> Iterator[None]:
+    """Say in one line that an output cannot be written; errors of reading are InputErrors already."""
+    try:
+        yield
+    except OSError as error:
+        # numpy's has neither number nor text when the disk is full
+        raise InputError(
+            f"{output} cannot be written: {error.strerror or 'the disk is full'}.{advice}"
+        ) from error
+
 
 @contextmanager
 def atomic_write(path: Path, *, durable: bool = False) -> Iterator[Path]:

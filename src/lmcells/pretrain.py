@@ -25,14 +25,14 @@ from lmcells.pretrained.folder import FORMAT as CELL_MODEL
 from lmcells.pretrained.folder import model_folder
 from lmcells.pretrained.save import StoredDtype
 from lmcells.training import TrainingWarning, load_configuration
-from lmcells.training.configuration import Overrides
+from lmcells.training.configuration import ADAPT, DEFAULT_PRESET, Overrides
 
 if TYPE_CHECKING:
     from lmcells.evaluation.evaluate import TrainingScorer
     from lmcells.language_model.model import LanguageModel
     from lmcells.model import CellModel
     from lmcells.pretrained.phrase_store import PhraseStore
-    from lmcells.training import Progress
+    from lmcells.training import Progress, TrainingSettings
     from lmcells.training.prototypes import Prototypes
 
 ELMO = "elmo"
@@ -202,16 +202,19 @@ def _train_cells(
         from lmcells.expansion.adaptation import Adaptation, average_weights
 
         adaptation = Adaptation(PretrainedModel.from_pretrained(model_folder(from_model)), corpus)
-        preset = preset or "adapt"
-        of_preset = load_configuration(preset=preset).model
-    cells = load_configuration(preset=preset, file=file, overrides=_with_kind(overrides, kind))
+    otherwise = DEFAULT_PRESET if adaptation is None else ADAPT
+    cells = load_configuration(
+        preset=preset, file=file, overrides=_with_kind(overrides, kind), otherwise=otherwise
+    )
     settings, metadata = cells.training, cells.training.metadata
     if adaptation is None:
         model_config = cells.model_config(corpus)
     else:
-        changed = {name: value for name, value in cells.model.items() if of_preset.get(name) != value}
+        usual = load_configuration(preset=ADAPT).model
+        changed = {name: value for name, value in cells.model.items() if usual[name] != value}
         model_config = adaptation.model_config(changed)
         running["initial"] = adaptation.initial_weights(seed=settings.seed)
+    _require_consistent(settings, is_adapting=adaptation is not None)
     if scorer is not None:
         running["evaluate"] = partial(scorer.cells, metadata_kind=metadata, settings=asdict(settings))
     is_main = int(os.environ.get("RANK", "0")) == 0
@@ -256,6 +259,16 @@ def _train_cells(
             if (kept := adaptation.base.folder / name).is_file():
                 shutil.copyfile(kept, output / name)
     return TrainedModel(output, model, record)
+
+
+def _require_consistent(settings: "TrainingSettings", *, is_adapting: bool) -> None:
+    """Refuse settings that have no effect without --from, or break what it makes."""
+    if not is_adapting and settings.initial_share:
+        found = f"training.initial_share is {settings.initial_share}, but no model is adapted"
+        raise ConfigError(f"{found}. Add --from MODEL, or leave it out.")
+    if is_adapting and not settings.n_contrastive_spans:
+        found = "training.contrastive_weight and training.phrase_weight are 0, but adapting needs one of them"
+        raise ConfigError(f"{found}. Leave them out.")
 
 
 def _with_kind(overrides: Overrides, kind: str | None) -> Overrides:

@@ -66,6 +66,20 @@ def test_rules_that_could_never_hold_are_named(tmp_path: Path, capsys: pytest.Ca
     assert (printed.err, "pinned by the inventory" in printed.out) == ("", True)
 
 
+def test_rules_are_looked_through_without_opening_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes.csv").write_text("id,text\n1,Known MS\n")
+    (tmp_path / "site.json").write_text(
+        '[{"short_form": "MS", "long_form": "multiple sclerosis", "ward": "B2"}]'
+    )
+    given = ["--inventory", str(tmp_path / "site.json"), "--model", str(tmp_path / "absent")]
+    assert main(["annotate", str(tmp_path / "notes.csv"), "--output", str(tmp_path / "out.csv"), *given]) == 2
+    warning, error = capsys.readouterr().err.splitlines()
+    assert "depend on ward" in warning
+    assert "absent" in error
+
+
 def test_machines_get_json(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = str(tmp_path / "out.jsonl")
     for _ in range(2):  # the second time nothing is done, and the same is said

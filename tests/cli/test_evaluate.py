@@ -79,6 +79,14 @@ def test_models_are_compared_in_a_table(run: Run, model: str, corpus: Corpus) ->
     assert printed.count("leakage: none of 15 test notes is in the corpus") == 1
 
 
+def test_a_model_folder_needs_no_shipped_model(
+    run: Run, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmcells.pretrained.__file__", str(tmp_path / "__init__.py"))
+    assert model in run(model)[0]
+    assert "this build comes without a model" in run("default", code=2)[1]
+
+
 def test_results_for_machines_have_the_fields_of_the_contract(run: Run, model: str, corpus: Corpus) -> None:
     output, _ = run(model, "random", "--json", "--corpus", corpus.folder, inventory=INVENTORY.add(UNHEARD))
     results = json.loads(output)
@@ -166,7 +174,7 @@ def test_the_report_holds_the_results(run: Run, tmp_path: Path, monkeypatch: pyt
     results = json.loads((folder / "results.json").read_text())
     assert results == json.loads(printed)
     _, error = run("random", "--output", folder, code=2)
-    assert "already exists. Choose another, continue with --resume, or replace it with --overwrite" in error
+    assert "already exists. Choose another, or replace it with --overwrite" in error
     assert json.loads((folder / "results.json").read_text()) == results
 
 
@@ -200,6 +208,24 @@ def test_a_report_that_could_not_be_written_is_refused_before_anything_is_read(
 )
 def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], message: str) -> None:
     assert message in run(*arguments, code=2)[1]
+
+
+@pytest.mark.parametrize("flag", ["--resume", "--take-out-senses", "--errors=e.jsonl", "--outcomes=o.jsonl"])
+def test_options_for_notes_are_refused_for_a_dataset(run: Run, flag: str) -> None:
+    assert run("random", flag, code=2)[1].endswith(
+        f"{flag.partition('=')[0]} is only for --notes. Leave it out.\n"
+    )
+
+
+def test_options_for_a_dataset_are_refused_for_notes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "kept").touch()
+    for flag in ("--resume", "--overwrite"):
+        given = ["--notes", "n.jsonl", "--output", str(tmp_path / "report"), flag]
+        assert main(["evaluate", "default", *given]) == 2
+        assert capsys.readouterr().err.endswith("--output is only for --dataset. Leave it out.\n")
 
 
 def test_a_dataset_of_other_short_forms_is_refused(run: Run) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from integrations.ward import build_ward, ward_notes
 from lmcells.cli.main import main
+from lmcells.integrations.omop import NO_NUMBER
 from note_files import write_csv
 from refusals import assert_refused
 
@@ -69,6 +70,27 @@ def test_omop_is_what_annotate_writes_itself(folder: Path, tmp_path: Path) -> No
     direct = ["annotate", str(folder / "note.csv"), "--output", str(annotated), "--output-format", "omop"]
     assert main([*direct, *model, *date]) == 0
     assert exported.read_bytes() == annotated.read_bytes()
+
+
+@pytest.mark.parametrize("ids", [("7", "x-8", "x-9"), ("a", "b")])
+def test_notes_whose_ids_are_no_numbers_are_left_out_of_omop(
+    folder: Path, ids: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes, rows, output = (str(tmp_path / name) for name in ("n.csv", "rows.jsonl", "out.csv"))
+    write_csv(tmp_path / "n.csv", [{"id": each, "text": "PT"} for each in ids], columns=("id", "text"))
+    model = ["--model", str(folder / "model"), "--only-inventory", str(folder / "inventory.csv")]
+    assert main(["annotate", notes, "--output", rows, *model]) == 0
+    capsys.readouterr()
+    code = main(["export", rows, "--notes", notes, "--to", "omop", "--output", output, "--json"])
+    if "7" not in ids:
+        assert_refused(code, capsys, command="export", message="none of 2 is one, the first is 'n/a'")
+        assert not list(tmp_path.glob("out*"))
+        return
+    printed = json.loads(capsys.readouterr().out)
+    assert (code, printed["n_read"], printed["n_written"]) == (0, 3, 1)
+    assert printed["warnings"] == {NO_NUMBER: 2}
+    assert printed["first_seen"] == {NO_NUMBER: "n/x-8"}
+    assert [row.split(",")[:2] for row in Path(output).read_text().splitlines()[1:]] == [["1", "7"]]
 
 
 def test_only_an_export_is_replaced(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,13 @@ def test_a_file_is_needed(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert not missing.exists()
 
 
+def test_rules_that_could_never_hold_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "site.csv").write_text("short_form,long_form,action,ward\nMS,mitral stenosis,pin,B2\n")
+    given = ["--reviews", str(tmp_path / "r.db"), "--inventory", str(tmp_path / "site.csv")]
+    assert main(["review", str(tmp_path / "absent.csv"), *given]) == 2
+    assert "depend on ward, which is not read. Add: --metadata-column ward" in capsys.readouterr().err
+
+
 def test_notes_are_served_and_reviews_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     notes, reviews = tmp_path / "notes.jsonl", tmp_path / "reviews.db"
     notes.write_text("".join(json.dumps(each) + "\n" for each in NOTES))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lmcells.cli.arguments import expander_settings
 from lmcells.cli.main import build_parser, main
 from lmcells.service import ServiceSettings
 
@@ -17,6 +18,15 @@ def test_defaults_are_those_of_the_library() -> None:
     limits = "max_body max_note_length max_notes max_concurrency max_connections deadline"
     for name in limits.split():
         assert getattr(options, name) == getattr(settings, name)
+
+
+def test_it_expands_with_the_options_of_expand() -> None:
+    given = ["--threshold", "0.9", "--codes", "--no-letters", "--header-rules", "h.json"]
+    for command in ("serve", "review", "expand", "annotate"):
+        more = {"annotate": ["n.csv", "--output", "out.csv"]}.get(command, [])
+        settings = expander_settings(build_parser().parse_args([command, *more, *given]))
+        found = settings.threshold, settings.codes, settings.letters, settings.header_rules
+        assert found == (0.9, True, False, "h.json")
 
 
 @pytest.mark.parametrize(

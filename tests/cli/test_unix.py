@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -90,6 +91,17 @@ def test_a_path_that_does_not_exist_is_not_taken_for_a_note(
         assert [each["short_form"] for each in json.loads(captured.out)] == ([text] if text else [])
 
 
+def test_a_note_without_quotes_is_refused_and_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    for given, message in (
+        ("Severe MS again", "2 more than expected. Put a text with spaces in quotes"),
+        ("MS --thresh=.5 secret", "--thresh"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(["expand", *given.split()])
+        expected = f"lmcells expand: unrecognized arguments: {message}. Run: lmcells expand --help\n"
+        assert capsys.readouterr().err == expected
+
+
 def test_a_threshold_leaves_open_what_is_less_sure(capsys: pytest.CaptureFixture[str]) -> None:
     note = "Pt s/p CABG, now in PT. Dx: MS."
     assert main(["expand", note, "--threshold", "0"]) == 0
@@ -110,6 +122,21 @@ def test_a_full_disk_is_said_in_one_line(command: list[str]) -> None:
     assert done.returncode == 1
     assert done.stderr.decode().splitlines()[-1].endswith("cannot be written: No space left on device.")
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("given", [["annotate"], ["prepare", "--min-count", "0", "--workers", "2"]])
+def test_a_disk_that_fills_is_said_in_one_line_and_the_work_goes_on(given: list[str], tmp_path: Path) -> None:
+    notes, output = write_jsonl(tmp_path / "n.jsonl", NOTES * 60), tmp_path / "out.csv"
+    command = [*given, notes, "--output", output]
+    for most in (4_096, 65_536):  # bytes of a file
+        full = run(
+            *command, preexec_fn=lambda most=most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        )
+        (error,) = (line for line in full.stderr.decode().splitlines() if "notes/s" not in line)
+        assert error.startswith(f"lmcells {given[0]}: {output} cannot be written: ")
+        assert error.endswith("Mend that, then continue with --resume.")
+        assert not output.exists()
+    assert run(*command, "--resume").returncode == 0
 
 
 def test_a_reader_that_goes_away_ends_a_command_quietly() -> None:

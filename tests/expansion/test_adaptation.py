@@ -212,6 +212,23 @@ def test_what_cannot_be_adapted_is_refused(folder: Path, tmp_path: Path) -> None
         Adaptation(bsg, adapting.corpus)
     with pytest.raises(ConfigError, match="--from is for models of the kind lmc"):
         train(adapting.corpus, output=tmp_path / "x", kind="elmo", from_model=folder / "base")
+    (tmp_path / "tuned.toml").write_text('preset = "tuned"\n')
+    for given, message in (
+        (
+            {"preset": "paper"},
+            r"has .*, which adapting keeps\. Leave it out, and any preset but adapt or default",
+        ),
+        ({"config": tmp_path / "tuned.toml"}, "which adapting keeps"),
+        (
+            {"overrides": {"training.contrastive_weight": 0, "training.phrase_weight": 0}},
+            "adapting needs one",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            train(adapting.corpus, output=tmp_path / "x", from_model=folder / "base", **given)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"initial_share is 0\.5, but no model is adapted\. Add --from"):
+        train(adapting.corpus, output=tmp_path / "x", overrides={"training.initial_share": 0.5})
+    assert not (tmp_path / "x").exists()
 
 
 def test_text_that_is_not_counted_moves_the_average_of_masked_spans_by_a_third(folder: Path) -> None:

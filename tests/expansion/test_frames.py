@@ -46,10 +46,14 @@ def test_rows_are_the_expansions(expander: Expander) -> None:
     assert set(first) == set(expected)
 
 
-@pytest.mark.parametrize("type_", ["int32", "string", "large_string", "timestamp[us]", "dictionary"])
+@pytest.mark.parametrize(
+    "type_", ["int32", "string", "large_string", "string_view", "timestamp[us]", "dictionary"]
+)
 def test_ids_keep_their_type(expander: Expander, type_: str) -> None:
     words = pa.array(["a", "b", "c"]).dictionary_encode()
-    ids = words if type_ == "dictionary" else pa.array([1, 2, 3]).cast(pa.type_for_alias(type_))
+    numbers = pa.array([1, 2, 3])
+    ids = {"dictionary": words, "string_view": pa.array(["a", "b", "c"], pa.string_view())}.get(type_)
+    ids = numbers.cast(pa.type_for_alias(type_)) if ids is None else ids
     table = pa.table({"key": ids, "text": NOTES["note"]})
     found = expander.expand_frame(table, id="key").read_all()
     assert found.schema.field("key").type == ids.type

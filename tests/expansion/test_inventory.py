@@ -100,6 +100,14 @@ def test_any_inventory_survives_json(
     assert load_inventory(path) == inventory
 
 
+def test_a_table_may_be_separated_by_commas_semicolons_or_tabs(tmp_path: Path) -> None:
+    for separator in ",;\t":
+        rows = ("short_form", "long_form", "forms"), ("PT", '"therapy, physical"', '"physio;physiotherapy"')
+        (tmp_path / "i.csv").write_text("\n".join(map(separator.join, rows)))
+        (sense,) = load_inventory(tmp_path / "i.csv")
+        assert (sense.long_form, sense.forms) == ("therapy, physical", ("physio", "physiotherapy"))
+
+
 def test_a_semicolon_inside_a_form_cannot_become_csv(tmp_path: Path) -> None:
     inventory = SenseInventory.from_senses([Sense("A", "b", ("b;c",))])
     with pytest.raises(InventoryError, match="as JSON"):

@@ -60,6 +60,13 @@ def answers(found: list[Expansion]) -> list[tuple[str, str | None, str]]:
 # Files
 
 
+def test_a_layer_may_be_empty_as_that_of_an_audit_that_found_nothing(tmp_path: Path) -> None:
+    (tmp_path / "site.csv").write_text("short_form,long_form,action\n")
+    assert extend(BASE, tmp_path / "site.csv") == BASE
+    with pytest.raises(InventoryError, match="the inventory is empty"):
+        load_inventory(tmp_path / "site.csv")
+
+
 def test_the_columns_of_a_table_are_the_keys_of_an_object(tmp_path: Path) -> None:
     (tmp_path / "site.csv").write_text(
         "short_form,long_form,action,Section,ward,comment,n_notes\nMS,mitral stenosis,pin,CARDIOLOGY,B2,ok,3\n"

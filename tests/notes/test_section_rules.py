@@ -298,6 +298,8 @@ def test_signatures_and_shouted_lines_are_not_headers() -> None:
         ("**Plan:** rest. **Labs:** wbc 12.", ["Plan", "Labs"]),
         ("Well. Past Medical History: HTN; DM. Plan: rest.", ["Past Medical History", "Plan"]),
         ("Seen today. Impression: stable.\nSecond line.", ["Impression"]),
+        ("Known HTN. PLAN: rest.", ["PLAN"]),
+        ("KNOWN HTN. PLAN: REST.\nP.R.N. MEDICATIONS: NONE.", ["PLAN", "P.R.N. MEDICATIONS"]),
         ("HX: 1. HTN 2. DM MEDICATIONS: asa daily ALLERGIES: none", ["HX", "MEDICATIONS", "ALLERGIES"]),
         ("HISTORY: well. PHYSICAL EXAM NECK: supple. PLAN 1. Rest.", ["HISTORY", "PHYSICAL EXAM", "PLAN"]),
         ("HISTORY: well. FETAL SURVEY: fine. PLAN: rest.", ["HISTORY", "FETAL SURVEY", "PLAN"]),

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import pytest
 
 from lmcells import Expander
-from lmcells.errors import InputError
+from lmcells.errors import FormatError, InputError
 from lmcells.evaluation.marked_notes import read_marked_notes
 from lmcells.evaluation.whole_notes import evaluate_notes
 from lmcells.expansion.expansion import Candidate, Expansion
@@ -348,6 +348,9 @@ def test_corrected_annotations_are_rows_of_annotate(
         ("1", "47", "PT"),
     ]
     assert "source=review" in table[0]["term_modifiers"]
+    add(store, "visit.txt")
+    with pytest.raises(FormatError, match=r"1 of 2 are none, the first is 'visit\.txt'"):
+        exported(store, expander, "note_nlp.csv")
 
 
 def test_an_excluded_answer_is_none(store: ReviewStore, expander: Expander) -> None:

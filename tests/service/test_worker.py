@@ -1,6 +1,7 @@
 """Notes of many requests, expanded together: as if each had come alone, and each wrong one wrong alone."""
 
 import json
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -10,6 +11,7 @@ from expansion.clinic import INVENTORY
 from lmcells import Expander
 from lmcells.errors import InputError, InventoryError, UnknownShortForm
 from lmcells.expansion import Sense, SenseInventory, expand_text
+from lmcells.expansion.inventory_files import load_rules
 from lmcells.expansion.layers import extend
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.service.jobs import Job
@@ -239,6 +241,36 @@ def test_rules_of_a_request_pin_by_the_metadata_of_its_notes(worker: Worker) -> 
     sources = [answer(job, index).expansions[0].source for index in (0, 1)]
     assert sources == ["pinned", "model"]
     assert [each.short_form for each in answer(alone).expansions] == ["MS"]
+
+
+def test_rules_are_read_as_in_files(tmp_path: Path) -> None:
+    rules = [
+        {
+            "short_form": "MS",
+            "long_form": "mitral stenosis",
+            "action": "Pin",
+            "Section": "CARDIOLOGY",
+            "ward": "B2",
+        },
+        {
+            "short_form": "PT",
+            "action": "forbid",
+            "long_form": "",
+            "where": {"section": "PLAN"},
+            "forms": None,
+        },
+        {
+            "short_form": "AF",
+            "long_form": "flutter",
+            "concept_id": 4068155,
+            "error_prone": "yes",
+            "n_notes": 3,
+        },
+    ]
+    (tmp_path / "rules.json").write_text(json.dumps(rules))
+    in_request = rules_of(InventoryEdits.model_validate({"rules": rules}), INVENTORY)
+    assert in_request == [rule for _, rule in load_rules(tmp_path / "rules.json")]
+    assert in_request[0].where == (("section", "CARDIOLOGY"), ("ward", "B2"))
 
 
 def test_a_sense_may_be_replaced() -> None:

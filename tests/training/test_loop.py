@@ -317,6 +317,24 @@ def test_another_error_of_torch_is_not_taken_for_too_little_memory(corpus: Corpu
         run(corpus, tmp_path, tiny_settings(), evaluate=fail)
 
 
+def test_weights_that_an_evaluation_may_keep_are_in_a_checkpoint(corpus: Corpus, tmp_path: Path) -> None:
+    """So a run that is killed later does not train and score them anew."""
+    hours: list[float] = []
+
+    def evaluate(_model: object, at: float) -> dict[str, Any]:
+        hours.append(at)
+        if len(hours) == 3:
+            raise KeyboardInterrupt
+        return {"x": {"macro_f1": 0.5}}
+
+    settings = tiny_settings(epochs=1, evaluations=4)
+    with pytest.raises(KeyboardInterrupt):
+        run(corpus, tmp_path, settings, evaluate=evaluate)
+    evaluated = [line["step"] for line in read_metrics(tmp_path) if "evaluation" in line]
+    assert len(evaluated) == 2
+    assert newest_step(tmp_path) == evaluated[-1]
+
+
 def test_evaluations_are_spread_over_an_epoch(corpus: Corpus, tmp_path: Path) -> None:
     settings = tiny_settings(epochs=2, batch_size=200, evaluations=3)
     steps = run(corpus, tmp_path, settings, evaluate=lambda *_: {"x": {"macro_f1": 0.5}}).record["steps"]

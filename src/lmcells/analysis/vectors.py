@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lmcells.analysis.cells import expected_sections, expected_words
 from lmcells.errors import InputError
-from lmcells.files import atomic_write
+from lmcells.files import atomic_write, explain_unwritable
 from lmcells.pretrained import PretrainedModel
 
 FORMATS = {".txt": "text", ".vec": "text", ".bin": "binary"}  # by extension, as in word2vec and fastText
@@ -55,14 +55,11 @@ def write_vectors(path: Path, named: NamedVectors) -> None:
     n, dim = vectors.shape
     text = " %.9g" * dim + "\n"  # nine digits preserve every float32
     rows = zip(names, np.ascontiguousarray(vectors, dtype="<f4"), strict=True)
-    try:
-        with atomic_write(path) as temporary, temporary.open("wb") as file:
-            file.write(f"{n} {dim}\n".encode())
-            for name, row in rows:
-                vector = b" " + row.tobytes() + b"\n" if is_binary else (text % tuple(row.tolist())).encode()
-                file.write(name.encode() + vector)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
+    with explain_unwritable(path), atomic_write(path) as temporary, temporary.open("wb") as file:
+        file.write(f"{n} {dim}\n".encode())
+        for name, row in rows:
+            vector = b" " + row.tobytes() + b"\n" if is_binary else (text % tuple(row.tolist())).encode()
+            file.write(name.encode() + vector)
 
 
 def require_format(path: Path) -> str:

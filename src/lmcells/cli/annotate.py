@@ -11,15 +11,15 @@ from typing import Any
 from lmcells.cli import arguments
 from lmcells.cli.arguments import Command, Options, expander_settings, note_files, picked
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
-from lmcells.errors import ConfigError, InputError, MissingExtra
+from lmcells.errors import ConfigError, MissingExtra
 from lmcells.expansion.expansion import Source
 from lmcells.expansion.reader import SECTION_STYLES
-from lmcells.expansion.settings import ExpanderSettings
+from lmcells.files import explain_unwritable
 from lmcells.integrations import exports
 from lmcells.integrations.annotate import annotate
 from lmcells.integrations.audit import audit
 from lmcells.integrations.omop import export_note_nlp
-from lmcells.integrations.shards import ENGINES, SHARD_NOTES, shared_expander
+from lmcells.integrations.shards import ENGINES, SHARD_NOTES
 from lmcells.notes.readers import ReadReport
 
 _SOURCES: dict[Source, str] = {
@@ -63,7 +63,7 @@ def _annotate(options: argparse.Namespace) -> None:
     if to_stdout and options.resume:
         raise ConfigError("--resume does not work with standard output. Write to a file.")
     settings = expander_settings(options)
-    _warn_of_unread_metadata(options, settings)
+    arguments.warn_of_unread_metadata(options, settings)
     with ProgressLine() as line:
         output = sys.stdout.buffer if to_stdout else options.output
         given = picked(options, annotate, notes=note_files(options), output=output, omop=omop)
@@ -86,22 +86,6 @@ def _annotate(options: argparse.Namespace) -> None:
         print_result(options, {"output": str(options.output), **report}, [(title, rows)])
 
 
-def _warn_of_unread_metadata(options: argparse.Namespace, settings: ExpanderSettings) -> None:
-    """Say which metadata own rules depend on that no option asks for: these rules would never hold."""
-    if not (settings.inventory or settings.only_inventory):
-        return
-    rules = (rule for own in shared_expander(settings).inventory.rules.values() for rule in own)
-    asked = {name for rule in rules for name, _ in rule.where}
-    read = {"section", "category", *(name.lower() for name in options.metadata_column)}
-    if unread := sorted(asked - read):
-        flags = " ".join(f"--metadata-column {name}" for name in unread)
-        print(
-            f"lmcells {options.command}: rules of the inventory depend on {', '.join(unread)}, which is not read. "
-            f"Add: {flags}",
-            file=sys.stderr,
-        )
-
-
 def _add_audit(add: Options) -> None:
     add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
     add.output("FOLDER", "folder to write", replaces="an audit")
@@ -114,7 +98,7 @@ def _audit(options: argparse.Namespace) -> None:
     if find_spec("jinja2") is None:
         raise MissingExtra("Jinja2", extra="report", purpose="The page of an audit")
     settings = expander_settings(options)
-    _warn_of_unread_metadata(options, settings)
+    arguments.warn_of_unread_metadata(options, settings)
     given = picked(options, audit, notes=note_files(options), expander=settings)
     with ProgressLine() as line:
         report = audit(**given, with_context=not options.no_context, on_progress=line.notes)
@@ -162,11 +146,12 @@ def _export(options: argparse.Namespace) -> None:
     note_nlp = arguments.note_nlp_options(options, is_omop=options.to == "omop", flag="--to")
     report = ReadReport()
     notes = exports.read_annotated(options.annotations, note_files(options), report=report)
-    more: dict[str, Any] = {"brat": {"overwrite": options.overwrite}, "omop": {"options": note_nlp}}
-    try:
+    more: dict[str, Any] = {
+        "brat": {"overwrite": options.overwrite},
+        "omop": {"options": note_nlp, "report": report},
+    }
+    with explain_unwritable(options.output):
         n_written = write(notes, options.output, **more.get(options.to, {}))
-    except OSError as error:
-        raise InputError(f"{options.output} cannot be written: {error.strerror or error}.") from error
     counts = report.to_dict()
     data = {"output": str(options.output), "n_written": n_written, **counts}
     rows = [("notes read", report.n_read), *account_rows(counts), (what, n_written)]

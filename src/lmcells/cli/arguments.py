@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
@@ -202,6 +203,22 @@ def expander_settings(options: argparse.Namespace) -> "ExpanderSettings":
 
     given = {name: value for name, value in picked(options, ExpanderSettings).items() if value is not None}
     return ExpanderSettings(**given, letters=not getattr(options, "no_letters", False))
+
+
+def warn_of_unread_metadata(options: argparse.Namespace, settings: "ExpanderSettings") -> None:
+    """Say which metadata own rules depend on that no option asks for: these rules would never hold."""
+    from lmcells.expansion.layers import read_layers
+
+    layers = [*settings.inventory, *filter(None, [settings.only_inventory])]
+    asked = {name for rules in read_layers(layers) for rule in rules for name, _ in rule.where}
+    read = {"section", "category", *(name.lower() for name in options.metadata_column)}
+    if unread := sorted(asked - read):
+        flags = " ".join(f"--metadata-column {name}" for name in unread)
+        print(
+            f"lmcells {options.command}: rules of the inventory depend on {', '.join(unread)}, which is not read. "
+            f"Add: {flags}",
+            file=sys.stderr,
+        )
 
 
 def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -> "NoteNlpOptions | None":

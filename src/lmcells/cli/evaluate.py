@@ -24,6 +24,8 @@ from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
 
 _WITH_INTERVAL = {"accuracy": "accuracy", "weighted F1": "weighted_f1", "macro F1": "macro_f1"}
+_ONLY_DATASET = ("output", "corpus", "section_map", "no_leakage_check")
+_ONLY_NOTES = ("errors", "outcomes", "take_out_senses", "resume")
 _SHOWN_K = (2, 3)
 _SHOWN_LEAKED = 5
 
@@ -38,8 +40,9 @@ def _add_evaluate(add: Options) -> None:
     add("--errors FILE", "--notes: also write every error with its text (mode 0600)", type=Path)
     add("--outcomes FILE", "--notes: store the verdicts of each note, to resume (mode 0600)", type=Path)
     text = "--notes: also measure calibration with a fifth of the senses removed (takes six times as long)"
-    add("--take-out-senses", text, dest="take_out", action="store_true")
-    add("--resume", "--notes: continue from --outcomes after an interruption")
+    add("--take-out-senses", text)
+    text = "--notes: continue from --outcomes after an interruption"
+    add("--resume", text, action="store_true", default=None)
     add("--corpus", "the training corpus: for counts of long forms and the leakage check", type=Path)
     add("--section-map FILE", "maps foreign headers to known ones, CSV or JSON", type=Path)
     add("--no-leakage-check", "skip the check: the dataset's notes are known not to be in the corpus")
@@ -54,7 +57,12 @@ def _add_evaluate(add: Options) -> None:
 
 def _evaluate(options: argparse.Namespace) -> None:
     output, models = options.output, options.models
-    if options.notes is not None:
+    is_of_notes = options.notes is not None
+    only, others = ("--dataset", _ONLY_DATASET) if is_of_notes else ("--notes", _ONLY_NOTES)
+    for name in others:
+        if getattr(options, name):
+            raise InputError(f"--{name.replace('_', '-')} is only for {only}. Leave it out.")
+    if is_of_notes:
         _evaluate_notes(options)
         return
     if options.dataset is None:
@@ -90,7 +98,7 @@ def _evaluate_notes(options: argparse.Namespace) -> None:
         raise InputError("--resume needs --outcomes FILE, which stores the results of each note.")
     with ProgressLine() as line:
         results = evaluate_notes(
-            **picked(options, evaluate_notes),
+            **picked(options, evaluate_notes, take_out=options.take_out_senses, resume=bool(options.resume)),
             on_progress=lambda model, n: line.update(f"{model}: {n:,} notes"),
             on_warning=lambda warning: print(f"lmcells evaluate: {warning}", file=sys.stderr),
         )

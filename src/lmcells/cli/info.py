@@ -15,7 +15,7 @@ from lmcells.corpus.corpus import FORMAT as CORPUS
 from lmcells.corpus.corpus import MANIFEST
 from lmcells.corpus.packing import pack_corpus, unpack_corpus
 from lmcells.errors import InputError
-from lmcells.files import read_tensors
+from lmcells.files import explain_unwritable, read_tensors
 from lmcells.language_model.folder import EMBEDDINGS, is_language_model, read_folder
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import CONFIG, TOKENIZER, WEIGHTS, model_folder
@@ -120,13 +120,15 @@ def _most_frequent(words: list[str], counts: npt.NDArray[np.integer]) -> Table:
 
 def _pack(options: argparse.Namespace) -> None:
     corpus = Corpus.open(options.corpus, verify=True)
-    n_bytes = pack_corpus(corpus, options.output, overwrite=options.overwrite)
+    with explain_unwritable(options.output):
+        n_bytes = pack_corpus(corpus, options.output, overwrite=options.overwrite)
     rows = [("tokens", corpus.manifest.sizes["n_tokens"]), ("bytes", n_bytes)]
     print_result(options, {"packed": str(options.output), "bytes": n_bytes}, [(str(options.output), rows)])
 
 
 def _unpack(options: argparse.Namespace) -> None:
-    corpus = unpack_corpus(options.packed, options.output, overwrite=options.overwrite)
+    with explain_unwritable(options.output):
+        corpus = unpack_corpus(options.packed, options.output, overwrite=options.overwrite)
     print_result(options, {"corpus": str(corpus.folder), **corpus.manifest.to_dict()}, _corpus_tables(corpus))
 
 

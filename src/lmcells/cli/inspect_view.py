@@ -16,6 +16,7 @@ from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion import SenseInventory, load_inventory
 from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.ranking import PosteriorRanker, Ranking
+from lmcells.files import explain_unwritable
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
 
@@ -69,11 +70,8 @@ def view(
         if figure is not None:
             from lmcells.figure_style import save_as
 
-            try:
+            with explain_unwritable(f"--output {output}"):
                 save_as(figure, output)
-            except OSError as error:
-                why = error.strerror or error
-                raise InputError(f"--output {output} cannot be written: {why}.") from error
         if options.json:
             print_json({"model": str(model.folder), **data})
         else:

@@ -18,7 +18,7 @@ from lmcells.expansion.inventory import ACTIONS, ALL_SENSES, SenseInventory, Sen
 from lmcells.expansion.inventory_files import SUFFIXES, load_inventory, read_rules, save_inventory
 from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.layers import extend, shipped_inventory
-from lmcells.files import atomic_write
+from lmcells.files import atomic_write, explain_unwritable
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
@@ -202,13 +202,9 @@ def _compile(options: argparse.Namespace) -> None:
         min_count=options.min_count or MIN_COUNT,
         kept=[load_inventory(path) for path in options.long_forms],
     )
-    with ProgressLine() as line:
+    with ProgressLine() as line, explain_unwritable(f"--output {options.output}"):
         line.update("reading the occurrences of long forms")
-        try:
-            result = compile_inventory(**given, name=options.inventory.name).to_dict()
-        except OSError as error:
-            why = error.strerror or error
-            raise InputError(f"--output {options.output} cannot be written: {why}.") from error
+        result = compile_inventory(**given, name=options.inventory.name).to_dict()
     titles = {
         "n_senses": "senses",
         "n_senses_found": "senses found in the corpus",

@@ -62,7 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal that is not UTF-8 shows what it can
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")
-    options = build_parser(names).parse_args(given)
+    options, unknown = build_parser(names).parse_known_args(given)
+    if unknown:
+        flags = " ".join(name.partition("=")[0] for name in unknown if name.startswith("-"))
+        more = (
+            f"{len(unknown):,} more than expected. Put a text with spaces in quotes"  # never the text itself
+        )
+        _Parser(prog=f"lmcells {options.command}").error(f"unrecognized arguments: {flags or more}")
     try:
         refuse_existing_outputs(options)
         options.run(options)

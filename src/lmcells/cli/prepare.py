@@ -9,6 +9,7 @@ from lmcells.cli.arguments import Command, Options, columns_of, picked
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.corpus import Corpus, CorpusSettings
 from lmcells.corpus.build import READING, build_corpus
+from lmcells.files import CONTINUE, explain_unwritable
 
 
 def _add_arguments(add: Options) -> None:
@@ -30,7 +31,7 @@ def _add_arguments(add: Options) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    with ProgressLine() as line:
+    with ProgressLine() as line, explain_unwritable(options.output, advice=CONTINUE):
         corpus = build_corpus(
             **picked(options, build_corpus),
             settings=CorpusSettings(**picked(options, CorpusSettings)),

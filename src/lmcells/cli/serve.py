@@ -32,6 +32,7 @@ def _add_serve(add: Options) -> None:
     add("--port", "port to listen on, 0 for a free one (LMCELLS_PORT, else 8000)", type=int, default=port)
     add("--reviews FILE", "file for the reviewers' decisions (SQLite, mode 0600)")
     add.expander()
+    add.finding()
     add("--workers N", "processes (1)", type=int, default=1)
     add("--log-format", "format of the log on standard error", one_of=("text", "json"))
     add("--check", "only check whether the service on this port is ready")
@@ -118,9 +119,10 @@ def _review(options: argparse.Namespace) -> None:
 
 
 def _add_notes(store: ReviewStore, options: argparse.Namespace) -> None:
-    report = ReadReport()
+    report, settings = ReadReport(), expander_settings(options)
+    arguments.warn_of_unread_metadata(options, settings)
     notes = arguments.note_files(options).read(report)
-    expander = expander_settings(options).open()
+    expander = settings.open()
     with ProgressLine() as line:
         add_notes(store, notes, expander, on_progress=lambda n: line.update(f"{n:,} notes expanded"))
     if report.skipped:

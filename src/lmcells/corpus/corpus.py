@@ -1,5 +1,7 @@
 """A corpus folder: its files, its manifest with their checksums, and its memory-mapped arrays."""
 
+import errno
+import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -153,8 +155,15 @@ class Corpus:
 
 
 def create_array(path: Path, size: int, dtype: npt.DTypeLike = np.int32) -> npt.NDArray[Any]:
-    """Create a memory-mapped `.npy` file, to be written piece by piece."""
+    """Create a memory-mapped `.npy` file, to be written piece by piece; a full disk raises OSError."""
     array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=(size,))
+    if hasattr(os, "posix_fallocate"):  # otherwise writing to the map would kill the process
+        with path.open("r+b") as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP:
+                    raise
     return array
 
 

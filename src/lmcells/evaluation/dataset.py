@@ -21,7 +21,7 @@ from typing import Any
 
 from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.expansion.windows import Mention
-from lmcells.files import atomic_write
+from lmcells.files import atomic_write, explain_unwritable
 from lmcells.notes.readers import ReadReport
 from lmcells.notes.readers.opening import mend, open_utf8
 from lmcells.notes.sections import header_key
@@ -74,14 +74,12 @@ def read_dataset(path: Path, *, report: ReadReport) -> Iterator[Example]:
 def write_dataset(path: Path, examples: Iterable[Example]) -> int:
     """Write examples atomically, one per line; return how many."""
     n_written = 0
-    try:
+    with explain_unwritable(f"dataset {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
             for example in examples:
                 file.write(json.dumps(asdict(example), ensure_ascii=False) + "\n")
                 n_written += 1
-    except OSError as error:
-        raise InputError(f"dataset {path} cannot be written: {error.strerror or error}.") from error
     return n_written
 
 

@@ -33,6 +33,7 @@ from lmcells.expansion.ranking import (
     ranks_by_masked_span,
 )
 from lmcells.expansion.windows import Mention, known_section
+from lmcells.language_model.folder import is_language_model, load_language_model
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
@@ -101,9 +102,7 @@ def make_ranker(
         transformer = transformer_ranker(encoder, inventory, words=words)
         return NamedRanker(base=transformer, n_parameters=encoder.n_parameters)
     folder = model_folder(name)
-    if _is_language_model(folder):
-        from lmcells.language_model.folder import load_language_model
-
+    if is_language_model(folder):
         pretrained = load_language_model(folder)
         return NamedRanker(
             base=elmo_ranker(pretrained, inventory),
@@ -156,18 +155,9 @@ def window_words(names: Iterable[str], *, corpus: Corpus | None = None) -> froze
         return frozenset(corpus.words)
     for name in names:
         is_folder = ":" not in name and name not in (DEFAULT, *NAMES) and Path(name).is_dir()
-        if is_folder and not _is_language_model(Path(name)):
+        if is_folder and not is_language_model(Path(name)):
             return frozenset(PretrainedModel.from_pretrained(name).words)
     return None
-
-
-def _is_language_model(folder: Path) -> bool:
-    if folder == model_folder(DEFAULT):
-        return False
-    # Imports torch, which cell models do not need.
-    from lmcells.language_model.folder import is_language_model
-
-    return is_language_model(folder)
 
 
 TIE_BREAK = 1e-9

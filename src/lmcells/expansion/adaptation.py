@@ -65,9 +65,10 @@ class Adaptation:
         n_metadata = self.corpus.n_metadata(self.base.config.metadata_kind)
         own = replace(self.base.sizes, n_words=len(self.corpus.words), n_metadata=n_metadata)
         for name, value in changed.items():
-            if replace(own, **{name: value}).tensor_shapes() != own.tensor_shapes():
+            if not _fits(own, **{name: value}):
                 raise ConfigError(
-                    f"model.{name} is {value!r}; {self.base.folder} has {getattr(own, name)!r}, which adapting keeps."
+                    f"model.{name} is {value!r}; {self.base.folder} has {getattr(own, name)!r}, which adapting keeps. "
+                    "Leave it out, and any preset but adapt or default."
                 )
         return replace(own, **changed)
 
@@ -171,6 +172,14 @@ def average_weights(model: CellModel, initial: Mapping[str, torch.Tensor], *, sh
     """
     for name, tensor in model.state_dict().items():
         tensor.lerp_(initial[name].to(tensor), share)
+
+
+def _fits(sizes: ModelConfig, **changed: Any) -> bool:
+    """Whether a model with some settings changed has tensors of the same shapes."""
+    try:
+        return replace(sizes, **changed).tensor_shapes() == sizes.tensor_shapes()
+    except ConfigError:  # the change contradicts another setting
+        return False
 
 
 def _places(names: list[str], at: dict[str, int]) -> npt.NDArray[np.int64]:

@@ -89,7 +89,9 @@ def expand_frame(
                     rows[name].append(getattr(each, name))
                 rows["candidates"].append(each.to_dict()["candidates"])
         columns = [pa.array(rows[name], schema.field(name).type) for name in schema.names[1:]]
-        return pa.record_batch([ids.take(pa.array(at_row, pa.int64())), *columns], schema=schema)
+        # Not `take`, which lacks types that frames have, such as the text of polars.
+        own_ids = pa.concat_arrays([ids.slice(0, 0), *(ids.slice(at, 1) for at in at_row)])
+        return pa.record_batch([own_ids, *columns], schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from lmcells.errors import InputError, InventoryError
 from lmcells.expansion.inventory import ALL_SENSES, Sense, SenseInventory, SenseRule
-from lmcells.files import atomic_write
+from lmcells.files import atomic_write, explain_unwritable
 
 COLUMNS = ("short_form", "long_form", "forms", "concept_id", "error_prone")
 SEPARATOR = ";"  # of forms, and of conditions, in a CSV file
@@ -22,7 +22,6 @@ SUFFIXES = (*DELIMITERS, ".json")
 
 _RULE_COLUMNS = ("action", "where")
 _REMARKS = ("comment", "example", "probability")  # columns for people, like those named n_...
-_NO_CONDITIONS = {*COLUMNS, *_RULE_COLUMNS, *_REMARKS, ""}
 _BETWEEN = re.compile(r"[\s,]*")
 _TRUE, _FALSE = ("yes", "true", "1"), ("no", "false", "0", "")
 
@@ -62,7 +61,10 @@ def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
 
 def load_inventory(path: Path) -> SenseInventory:
     """Read an inventory without rules; a file with rules needs an inventory to extend, and is refused."""
-    return _plain((f"{path}: {place}", rule) for place, rule in load_rules(path))
+    rules = load_rules(path)
+    if not rules:
+        raise InventoryError(f"{path}: the inventory is empty. Give at least one sense.")
+    return _plain((f"{path}: {place}", rule) for place, rule in rules)
 
 
 def load_rules(path: Path) -> list[tuple[str, SenseRule]]:
@@ -72,8 +74,6 @@ def load_rules(path: Path) -> list[tuple[str, SenseRule]]:
         others = f" And {len(problems) - 1:,} more: lmcells inventory check {path}"
         more = others if len(problems) > 1 else ""
         raise InventoryError(f"{path}, {problems[0]}{more}")
-    if not rules:
-        raise InventoryError(f"{path}: the inventory is empty. Give at least one sense.")
     return rules
 
 
@@ -90,11 +90,10 @@ def read_rules(path: Path) -> tuple[list[tuple[str, SenseRule]], list[str]]:
     rules: list[tuple[str, SenseRule]] = []
     problems: list[str] = []
     first_place: dict[Any, str] = {}
-    delimiter = DELIMITERS.get(path.suffix.lower())
-    if path.suffix.lower() not in SUFFIXES and not text.lstrip().startswith(("[", "{")):
-        delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
+    suffix = path.suffix.lower()
+    is_json = suffix not in DELIMITERS and (suffix == ".json" or text.lstrip().startswith(("[", "{")))
     try:
-        for place, entry in _table_entries(text, delimiter) if delimiter else _json_entries(text):
+        for place, entry in _json_entries(text) if is_json else _table_entries(text):
             try:
                 rule = _rule(entry)
             except InventoryError as error:
@@ -134,7 +133,8 @@ def _json_entries(text: str) -> Iterator[tuple[str, Any]]:
         line += text.count("\n", start, end)
 
 
-def _table_entries(text: str, delimiter: str) -> Iterator[tuple[str, Any]]:
+def _table_entries(text: str) -> Iterator[tuple[str, Any]]:
+    delimiter = max(",\t;", key=text.partition("\n")[0].count)  # some programs write semicolons
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         names = [name.strip().lower() for name in next(rows, [])]
@@ -179,8 +179,8 @@ def _rule(entry: Any) -> SenseRule:
         raise entry
     if not isinstance(entry, Mapping):
         raise InventoryError(f"is a {type(entry).__name__}, not a sense.")
-    entry = {str(name).strip().lower(): value for name, value in entry.items()}
-    action: Any = str(entry.get("action") or "add").strip().lower() or "add"
+    entry = rule_fields(entry)
+    action = entry["action"]
     short_form, long_form, forms, concept_id, error_prone = (entry.get(name) for name in COLUMNS)
     if action == "forbid" and not long_form:
         long_form = ALL_SENSES
@@ -204,19 +204,29 @@ def _rule(entry: Any) -> SenseRule:
         str(concept_id).strip() or None if concept_id is not None else None,
         bool(error_prone) and str(error_prone).strip().lower() in _TRUE,
     )
-    return SenseRule(sense, action, _conditions(entry))
+    return SenseRule(sense, action, _conditions(entry.get("where") or {}))
 
 
-def _conditions(entry: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return what must hold for a rule: its `where`, and every other column that is not for people."""
-    where = entry.get("where") or {}
+def rule_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a rule, by their names in lower case: what is no field and not for people is a condition."""
+    given = {str(name).strip().lower(): value for name, value in entry.items() if value is not None}
+    fields = {name: given.pop(name) for name in (*COLUMNS, *_RULE_COLUMNS) if name in given}
+    fields["action"] = str(fields.get("action") or "").strip().lower() or "add"
+    where = fields.get("where", {})
+    conditions = {
+        name: value
+        for name, value in given.items()
+        if name not in ("", *_REMARKS) and not name.startswith("n_")
+    }
+    if conditions and isinstance(where, Mapping):
+        fields["where"] = conditions | dict(where)
+    return fields
+
+
+def _conditions(where: Any) -> tuple[tuple[str, str], ...]:
+    """Check what must hold for a rule."""
     if not isinstance(where, Mapping):
         raise InventoryError("'where' must be an object of metadata and their values.")
-    where = {
-        name: value
-        for name, value in entry.items()
-        if value is not None and name not in _NO_CONDITIONS and not name.startswith("n_")
-    } | dict(where)
     for name, value in where.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise InventoryError(f"{name!r} is a condition, so its value must be text, such as 'CARDIOLOGY'.")
@@ -246,12 +256,10 @@ def save_inventory(inventory: SenseInventory, path: Path) -> None:
     """Write the senses of an inventory to a file, atomically: CSV or TSV by its suffix, otherwise JSON."""
     delimiter = DELIMITERS.get(path.suffix.lower())
     text = _to_table(inventory, delimiter) if delimiter else _to_json(inventory)
-    try:
+    with explain_unwritable(f"inventory {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise InputError(f"inventory {path} cannot be written: {error.strerror or error}.") from error
 
 
 def _to_json(inventory: SenseInventory) -> str:

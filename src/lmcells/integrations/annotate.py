@@ -22,7 +22,7 @@ from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.expansion import Source
 from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.settings import ExpanderSettings
-from lmcells.files import atomic_write, read_json, sha256, write_json
+from lmcells.files import CONTINUE, atomic_write, explain_unwritable, read_json, sha256, write_json
 from lmcells.integrations.omop import NoteNlpOptions
 from lmcells.integrations.rows import NoteFiles, check_format, open_rows
 from lmcells.integrations.shards import (
@@ -253,10 +253,9 @@ class ShardJob:
     def open_parts(self) -> Iterator[datetime]:
         """Continue an interrupted job, or start over; yields its start time. The parts are removed at the end."""
         try:
-            yield self._begin()
-            shutil.rmtree(self.parts)
-        except OSError as error:  # reading errors are InputErrors
-            raise InputError(f"{self._output} cannot be written: {error.strerror or error}.") from error
+            with explain_unwritable(self._output, advice=CONTINUE):
+                yield self._begin()
+                shutil.rmtree(self.parts)
         finally:
             if self.parts.is_dir() and not any(self.parts.glob("part-*")):  # nothing to resume
                 shutil.rmtree(self.parts, ignore_errors=True)

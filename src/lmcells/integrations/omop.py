@@ -16,6 +16,7 @@ from lmcells.files import atomic_write
 from lmcells.integrations.exports import AnnotatedNote
 from lmcells.integrations.rows import Kind, RowLayout, check_format, open_rows
 from lmcells.notes.note import Note
+from lmcells.notes.readers import ReadReport
 from lmcells.notes.sections import canonical_name, load_aliases
 
 COLUMNS = tuple(
@@ -24,6 +25,7 @@ COLUMNS = tuple(
 )
 _KINDS: dict[str, Kind] = {name: "whole" for name in COLUMNS if name.endswith("_id")}
 LAYOUT = RowLayout(COLUMNS, _KINDS | {"nlp_date": "date", "nlp_datetime": "time"}, number="note_nlp_id")
+NO_NUMBER = "note_id is not a whole number (OMOP)"
 NO_CONCEPT = 0  # what OMOP writes where no concept matches
 
 _MAX_SNIPPET = _MAX_VARIANT = 250  # characters of the CDM's columns
@@ -46,11 +48,9 @@ class NoteNlpOptions:
         return replace(LAYOUT, first=self.first_id)
 
     def rows(self, note: Note, expansions: Iterable[Expansion]) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a note, without their `note_nlp_id`."""
+        """Yield the rows of a note that has a `note_number`, without their `note_nlp_id`."""
         time, sections = self.time or datetime.now(), dict(self.section_concepts)
         for expansion in expansions:
-            if note_number(note) is None:
-                raise FormatError(f"the id of note {note.id!r} is not a whole number, which OMOP needs.")
             if self.with_abstained or not expansion.abstained:
                 yield note_nlp_row(note, expansion, time, sections)
 
@@ -138,16 +138,27 @@ def _snippet(text: str, start: int, end: int) -> str:
 
 
 def export_note_nlp(
-    notes: Iterable[AnnotatedNote], path: Path, *, options: NoteNlpOptions | None = None
+    notes: Iterable[AnnotatedNote], path: Path, *, options: NoteNlpOptions, report: ReadReport
 ) -> int:
-    """Write annotated notes as a NOTE_NLP table, in the format of the suffix; -> the number of rows."""
+    """Write annotated notes as a NOTE_NLP table, in the format of the suffix; -> the number of rows.
+
+    Notes without a `note_number` are left out, with a warning in `report`; if no note has one, nothing is written.
+    """
     check_format(path)
-    options = options or NoteNlpOptions()
     options = replace(options, time=options.time or datetime.now())
     n_rows = 0
     with atomic_write(path) as temporary, open_rows(temporary, path.suffix.lower(), options.layout) as write:
         for each in notes:
+            if note_number(each.note) is None:
+                report.warnings[NO_NUMBER] += 1
+                report.first_seen.setdefault(NO_NUMBER, each.id)
+                continue
             for row in options.rows(each.note, each.expansions):
                 write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
                 n_rows += 1
+        if report.n_read and report.warnings[NO_NUMBER] == report.n_read:
+            raise FormatError(
+                f"OMOP needs whole numbers as note ids; none of {report.n_read:,} is one, the first is "
+                f"{report.first_seen[NO_NUMBER]!r}. Annotate with --id-column NAME, the column of the note_id."
+            )
     return n_rows

@@ -129,7 +129,7 @@ class AnnotationTask(Task):
     def refuse(self, note: Note) -> str | None:
         """OMOP needs numbers as note ids."""
         is_usable = self.note_nlp is None or omop.note_number(note) is not None
-        return None if is_usable else "note_id is not a whole number (OMOP)"
+        return None if is_usable else omop.NO_NUMBER
 
     def rows(self, expanded: Sequence[tuple[Note, Sequence[Expansion]]]) -> Iterator[dict[str, Any]]:
         for note, expansions in expanded:

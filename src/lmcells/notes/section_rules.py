@@ -51,6 +51,7 @@ _NOT_TITLE_CASE = re.compile(
     r"|(?<![\w'’./-])(?!(?:a|and?|as|at|by|during|for|from|in|into|of|on|or|per|the|to|upon|vs|with|without)\b)[a-z]"
 )
 _FULL_WORD = re.compile(r"\b(?=[A-Z]*[AEIOU])[A-Z]{4}")  # not an abbreviation, nor MM/DD/YYYY
+_LAST_SENTENCE = re.compile(r".*[\w)]{2}\. +(.+)")  # "Known HTN. PLAN", but not "P.R.N. MEDICATIONS"
 _DIGIT = re.compile(r"\d")
 _ASIDE = re.compile(r"\([^()]*\)?")
 _COLUMNS = re.compile(r"\t|[ ]{3}")
@@ -273,7 +274,9 @@ class SectionRules:
         if alias is not None:
             known, stands_alone = alias.kind is Kind.SECTION, len(raw) in _LENGTHS_ALONE
             return _Label(alias.name, False, known, alias.within, capitals, measurable, stands_alone)
-        if not _reads_like_a_header(plain, capitals=capitals):
+        after_sentence = _LAST_SENTENCE.match(raw)
+        is_only_its_end = after_sentence is not None and self._in_table(after_sentence[1]) is not None
+        if is_only_its_end or not _reads_like_a_header(plain, capitals=capitals):
             return None
         stands_alone = not measurable and not _SIGNATURE_OR_VALUE.search(raw)
         return _Label(upper_name(raw), capitals=capitals, measurable=measurable, stands_alone=stands_alone)

@@ -5,11 +5,20 @@ Offsets count Unicode code points, as Python does.
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    model_validator,
+)
 
 from lmcells.expansion import Candidate, Expansion
 from lmcells.expansion.expansion import Source
 from lmcells.expansion.inventory import Action
+from lmcells.expansion.inventory_files import rule_fields
 
 MAX_EDITS = 1_000
 MAX_SECTIONS = 5_000
@@ -59,6 +68,11 @@ def _show_examples(schema: dict[str, Any], model: type["Message"]) -> None:
                 field.setdefault("examples", [array and array[:1]])
 
 
+def _show_conditions(schema: dict[str, Any], model: type["Message"]) -> None:
+    _show_examples(schema, model)
+    schema["additionalProperties"] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+
+
 class Message(BaseModel):
     """Base of all messages: frozen, no unknown fields, and no conversion from other types."""
 
@@ -93,14 +107,25 @@ class SenseMessage(Message):
 
 
 class RuleMessage(Message):
-    """A rule as in a site's inventory: add, forbid or pin a sense, in some sections or under other metadata only."""
+    """A rule as in a site's inventory: add, forbid or pin a sense, in some sections or under other metadata only.
+
+    As in its files, other keys are conditions, too: `"section": "PLAN"` is `"where": {"section": "PLAN"}`.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_show_conditions)
 
     short_form: ShortForm
-    long_form: Name | None = None
+    long_form: Annotated[str, Field(max_length=500)] | None = None
     action: Action = "add"
     forms: Several[Name] = Field(default=(), max_length=100)
-    concept_id: Name | None = None
+    concept_id: Name | Offset | None = None
+    error_prone: bool | str = False
     where: Metadata = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_as_in_files(cls, given: object) -> object:
+        return rule_fields(given) if isinstance(given, dict) else given
 
 
 class InventoryEdits(Message):

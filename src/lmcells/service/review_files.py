@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from lmcells.errors import InputError
+from lmcells.errors import FormatError, InputError
 from lmcells.evaluation.marked_notes import NONE, SHORT_FORM
 from lmcells.expansion import SenseInventory
 from lmcells.expansion.expander import Expander
@@ -127,6 +127,11 @@ def annotations(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[st
 
 def note_nlp(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
     """Yield the corrected annotations as OMOP's NOTE_NLP, in CSV; ids of notes must be whole numbers."""
+    if unnumbered := [each.note.id for each in notes if omop.note_number(each.note) is None]:
+        raise FormatError(
+            f"OMOP needs whole numbers as note ids; {len(unnumbered):,} of {len(notes):,} are none, the first is "
+            f"{unnumbered[0]!r}. Export annotations.jsonl, or delete these notes."
+        )
     options = omop.NoteNlpOptions(time=datetime.now())
     corrected = ((each.note, (mention.corrected for mention in each.mentions)) for each in notes)
     rows = (row for note, found in corrected for row in options.rows(note, filter(None, found)))

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 DEFAULT_PRESET = "default"
-PRESETS = ("paper", "tuned", "default", "adapt")
+ADAPT = "adapt"
+PRESETS = ("paper", "tuned", DEFAULT_PRESET, ADAPT)
 
 Overrides = Iterable[str] | Mapping[str, Any]
 """`table.key=value` as text, or `{"table.key": value}`."""
@@ -63,15 +64,20 @@ class SettingTables(Generic[C, S]):
         }
 
     def load(
-        self, *, preset: str | None = None, file: Path | None = None, overrides: Overrides = ()
+        self,
+        *,
+        preset: str | None = None,
+        file: Path | None = None,
+        overrides: Overrides = (),
+        otherwise: str = DEFAULT_PRESET,
     ) -> Configuration[C, S]:
-        """Read a preset (the one given, or that of the file, or `default`), then the TOML file, then overrides.
+        """Read a preset (the one given, or that of the file, or `otherwise`), then the TOML file, then overrides.
 
         Values are checked after each layer, so that an error can name the source.
         """
         from_file = _read_toml(file) if file else {}
         named = from_file.pop("preset", None)
-        preset = preset or named or DEFAULT_PRESET
+        preset = preset or named or otherwise
         if preset not in self.presets:
             source = f"{file}: " if named == preset and file else ""
             allowed = ", ".join(self.presets)

@@ -203,9 +203,10 @@ def _loop(
                 _is_due(settings.evaluate_minutes, clock.seconds - evaluated_at),
             )
             always = task.is_over or (checked and task.saves_at_checks)
-            saving |= stopping or always or (checked and settings.checkpoint_minutes == 0)
             evaluating |= always or (checked and settings.evaluate_minutes == 0) or task.is_evaluation_point
             evaluating &= evaluate is not None
+            # An evaluation may keep these weights, so a run that is killed must not go back to before it.
+            saving |= stopping or always or evaluating or (checked and settings.checkpoint_minutes == 0)
             # On a CPU steps are slow: the first report says early how long the run will take.
             patience = _REPORT_SECONDS if task.step > first + 1 else _FIRST_SECONDS
             waiting = is_slow and clock.seconds - reported_at > patience

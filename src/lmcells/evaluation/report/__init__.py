@@ -12,11 +12,11 @@ import base64
 from importlib import import_module
 from pathlib import Path
 
-from lmcells.errors import InputError, MissingExtra
+from lmcells.errors import MissingExtra
 from lmcells.evaluation.report.findings import Findings, Published, Setting
 from lmcells.evaluation.report.page import report_page
 from lmcells.evaluation.report.tables import latex_tables, write_csv_tables
-from lmcells.files import atomic_write
+from lmcells.files import atomic_write, explain_unwritable
 
 __all__ = ["Findings", "Published", "Setting", "require_matplotlib", "write_report"]
 
@@ -41,7 +41,7 @@ def write_report(folder: Path, findings: Findings) -> None:
     from lmcells.evaluation.report.figures import draw_all
     from lmcells.figure_style import save
 
-    try:
+    with explain_unwritable(f"report {folder}"):
         for name in ("tables", "figures"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         for name in _NOT_ALWAYS:
@@ -56,5 +56,3 @@ def write_report(folder: Path, findings: Findings) -> None:
             figures[name] = base64.b64encode(drawn).decode()
         with atomic_write(folder / "report.html") as temporary:
             temporary.write_text(report_page(findings, figures), encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(f"report {folder} cannot be written: {error.strerror or error}.") from error

@@ -129,8 +129,9 @@ def require(choice: Choice, *, layout: Layout, found: Sequence[str], path: Path)
         raise FormatError(f"{path} has no column {name!r} (set by {flag}); {shown}.{nearest(name, names)}")
     if choice.text is None and choice.sections is None:
         expected = " or ".join(repr(name) for name in (*layout.text[:1], layout.sections) if name)
+        separator = "the separator of its fields with --delimiter, or " if len(found) == 1 else ""
         raise FormatError(
-            f"{path} has no column {expected}; {shown}. Name the text column with --text-column."
+            f"{path} has no column {expected}; {shown}. Name {separator}the text column with --text-column."
         )
     if choice.id is None and layout.source is not None:
         raise FormatError(
