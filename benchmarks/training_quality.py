@@ -9,7 +9,8 @@ every context word and negative of every center and evaluates the model network 
 Windows, masks, negatives, batch size, optimiser and epochs are the same. Needs only torch and numpy.
 
 `--gradient-noise` measures what sharing a word's draws costs at each batch size: the variance of a step's gradient
-after a short training run, both ways, over fresh batches. A ratio of 1.2 has the effect of a batch 1.2 times smaller.
+after a short training run, over fresh batches, both ways and with two halves of the batch that each have draws of their
+own (`training.shards=2`). A variance 1.2 times as large has the effect of a batch 1.2 times smaller.
 """
 
 import argparse
@@ -105,7 +106,7 @@ def train_engine(
 
 
 def gradient_noise(options: argparse.Namespace) -> None:
-    """Print the variance of a step's gradient by batch size, of the engine's way and the straightforward one."""
+    """Print the variance of a step's gradient by batch size, of each way."""
     corpus, device = Corpus.open(options.corpus), torch.device(options.device)
     config = ModelConfig(n_words=len(corpus.words), n_metadata=corpus.n_metadata("section"))
     settings = TrainingSettings(epochs=options.epochs)
@@ -116,36 +117,38 @@ def gradient_noise(options: argparse.Namespace) -> None:
     chunk = Chunk.load(corpus, [(0, corpus.tokens.size)], settings=settings, device=device)
     sampler = Sampler.of_corpus(corpus, config=config, settings=settings, generator=generator)
 
-    def gradient(batch_size: int, *, is_shared: bool) -> torch.Tensor:
-        """Of the mean loss of one batch, of all parameters."""
+    def gradient(batch_size: int, *, n_shared: int) -> torch.Tensor:
+        """Of the mean loss of one batch, of all parameters; so many parts share draws, 0: each center has its own."""
         places = torch.randint(len(chunk), (batch_size,), generator=generator, device=device)
         batch = sampler.batch(chunk, places, present=torch.ones_like(places, dtype=torch.bool))
         model.zero_grad()
-        if is_shared:
-            model.loss(batch, sampler.section_draws(batch)).total.mean().backward()
-        else:
-            for part in range(0, batch_size, PART):  # 400 evaluations of each center take memory
-                rows = {field.name: getattr(batch, field.name)[part : part + PART] for field in fields(batch)}
-                (straightforward_loss(model, sampler, Batch(**rows)).sum() / batch_size).backward()
+        size = batch_size // n_shared if n_shared else PART  # 400 evaluations of each center take memory
+        for first in range(0, batch_size, size):
+            part = Batch(
+                **{each.name: getattr(batch, each.name)[first : first + size] for each in fields(batch)}
+            )
+            if n_shared:
+                losses = model.loss(part, sampler.section_draws(part)).total
+            else:
+                losses = straightforward_loss(model, sampler, part)
+            (losses.sum() / batch_size).backward()
         return torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None])
 
-    print(
-        f"{'batch':>8} {'engine':>12} {'straightforward':>16} {'ratio':>7}   (variance of the gradient, summed)"
-    )
+    ways = {"engine": 1, "two draws": 2, "straightforward": 0}
+    print(f"{'batch':>8}" + "".join(f"{way:>17}" for way in ways) + "   (variance of the gradient, summed)")
     for batch_size in options.gradient_noise:
         variances = []
-        for is_shared in (True, False):
+        for n_shared in ways.values():
             total = squares = None
             for _ in range(options.repeats):
-                found = gradient(batch_size, is_shared=is_shared).double()
+                found = gradient(batch_size, n_shared=n_shared).double()
                 total = found if total is None else total + found
                 squares = found.square() if squares is None else squares + found.square()
             assert total is not None
             assert squares is not None
             n = options.repeats
             variances.append(float((squares - total.square() / n).sum()) / (n - 1))
-        shared, own = variances
-        print(f"{batch_size:8,d} {shared:12.4g} {own:16.4g} {shared / own:7.3f}", flush=True)
+        print(f"{batch_size:8,d}" + "".join(f"{variance:17.4g}" for variance in variances), flush=True)
 
 
 @torch.no_grad()

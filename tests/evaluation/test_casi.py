@@ -160,6 +160,8 @@ def test_the_offset_must_hit_the_short_form_with_a_space_soon_after(text: str, s
 def test_duplicates_are_those_of_long_form_and_words() -> None:
     rows = [row(), row("Seen by  PT today!"), row(long_form="y"), row("seen by PT then")]
     assert left("duplicates", *rows) == [0, 2, 3]
+    # As in the authors' code, stop words and numbers do not count.
+    assert left("duplicates", row("PT at 5 today"), row("the PT of 12.5 today"), row("PT x5 today")) == [0, 2]
 
 
 def test_short_forms_with_one_sense_are_dropped() -> None:
@@ -212,6 +214,14 @@ def test_labels_that_differ_in_case_or_in_a_correction_are_one_sense(tmp_path: P
     )
     names = [sense.long_form for sense in built.inventory.senses("PT")]
     assert names == ["physical therapy", "prothrombin time"]
+
+
+def test_rows_of_one_text_with_two_spellings_of_a_sense_are_no_duplicates(tmp_path: Path) -> None:
+    labels = ("physical therapy", "Physical Therapy", "prothrombin time")
+    path = write(tmp_path / "casi.txt", [published("seen by PT today", long_form=label) for label in labels])
+    for skip in ([], ["single-sense"]):
+        built = build(path, skip=skip)
+        assert [each.long_form for each in built.examples] == [labels[0], labels[0], labels[2]]
 
 
 def test_filters_can_be_left_out_except_those_that_make_an_example(tmp_path: Path) -> None:

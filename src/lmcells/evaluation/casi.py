@@ -21,7 +21,7 @@ from lmcells.evaluation.dataset import Example, load_section_map, map_section, r
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.notes.readers import ReadReport
 from lmcells.notes.readers.opening import open_utf8
-from lmcells.notes.tokens import iterate_tokens, spell
+from lmcells.notes.tokens import STOP_WORDS, iterate_tokens, spell
 
 COLUMNS = ("sf", "target_lf", "sf_rep", "start_idx", "end_idx", "section", "context")
 CANONICAL_COLUMNS = ("sf", "target_lf_sense", "target_label")
@@ -185,10 +185,12 @@ def _where(keep: Callable[[Example], object]) -> Filter:
 
 
 def _without_duplicates(rows: list[Example]) -> list[Example]:
-    """Drop rows with the same long form and words as an earlier row."""
-    first: dict[tuple[str, str], Example] = {}
+    """Drop rows with the same long form and words as an earlier row; stop words and numbers do not count."""
+    first: dict[tuple[str, ...], Example] = {}
     for row in rows:
-        first.setdefault((row.long_form, " ".join(_WORD.findall(row.text.lower()))), row)
+        words = _WORD.findall(row.text.lower())
+        counting = (word for word in words if not word.isdigit() and word not in STOP_WORDS)
+        first.setdefault((row.long_form, *counting), row)
     return list(first.values())
 
 
@@ -197,8 +199,8 @@ def _without_single_senses(rows: list[Example]) -> list[Example]:
     return [row for row in rows if n_senses[row.short_form] > 1]
 
 
-# By name on the command line, in the paper's order: title in the table, and the filter. The first five read the label
-# as annotated; then labels become canonical, and the others read those.
+# By name on the command line, in the paper's order: title in the table, and the filter. All but the last read the label
+# as annotated; the last reads canonical labels.
 FILTERS: dict[str, tuple[str, Filter]] = {
     "nulls": (
         "no short form, long form or text",
@@ -246,7 +248,7 @@ def build_casi_dataset(
         if name not in OPTIONAL:
             allowed = f"{', '.join(OPTIONAL)}.{nearest(name, OPTIONAL)}"
             raise ConfigError(f"filter to skip: found {name!r}, allowed: {allowed}")
-    filters = {name: each for name, each in FILTERS.items() if name not in skip}
+    filters = dict(FILTERS)
     matched: set[str] = set()
     if match_short_forms is not None:
         matched = {each.short_form for each in read_dataset(match_short_forms, report=ReadReport())}
@@ -259,8 +261,10 @@ def build_casi_dataset(
     n_rows, steps = len(rows), []
     sense_of: dict[tuple[str, str], Sense] = {}
     for name, (title, keep) in filters.items():
-        if name == "offsets":
+        if name == "single-sense":
             rows, sense_of = _name_senses(rows, canonical)
+        if name in skip:
+            continue
         left = keep(rows)
         if name == "match-short-forms" and rows and not left:
             what = f"none of the {len(matched)} short forms to match is in {path}"

@@ -44,6 +44,12 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
     settings = {key: getattr(plan, key) for key in _SETTINGS_OF[plan.kind].split()}
     if "skip" in settings:
         settings["skip"] = list(plan.skip)  # as it reads back from JSON
+    held_out = max(
+        (share for each in protocol.corpus.exclude if (share := protocol.dataset(each).share) < 1),
+        default=0.0,
+    )
+    if plan.kind == "reverse" and held_out:
+        settings["held_out"] = held_out
     outputs = tuple(workspace.dataset(plan.name, suffix) for suffix in (".jsonl", INVENTORY, ACCOUNT))
 
     def run(_: Any) -> str:
@@ -61,7 +67,7 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
         else:
             senses = load_inventory(workspace.dataset(other, INVENTORY) if other else paths["inventory"])
             if plan.kind == "reverse":
-                part = _reverse(plan, senses)
+                part = _reverse(plan, senses, held_out=held_out)
                 examples, senses = part.examples, part.inventory
                 account = {"n_notes": part.n_notes, "n_found": part.n_found, "dropped": dict(part.dropped)}
                 if plan.share < 1:
@@ -98,15 +104,18 @@ def describe_sizes(account: Mapping[str, Any], plan: DatasetPlan) -> str:
     return shown.format(*ours) + (theirs.format(*PUBLISHED_SIZES[plan.published]) if plan.published else "")
 
 
-def _reverse(plan: DatasetPlan, inventory: SenseInventory) -> ReversePart:
-    split = NoteSplit({plan.name.replace(".", "-"): plan.share}) if plan.share < 1 else None
+def _reverse(plan: DatasetPlan, inventory: SenseInventory, *, held_out: float) -> ReversePart:
+    """Draw examples; `held_out` is the share of the notes that the corpus leaves out, whose headers do not count."""
+    split, left_out = (
+        NoteSplit({"part": share}) if 0 < share < 1 else None for share in (plan.share, held_out)
+    )
 
     def notes() -> Iterator[Note]:
         for source in plan.notes:
             yield from read_notes(source.path(), format=plan.format, report=ReadReport())
 
     find_sections = frequent_sections(
-        (note for note in notes() if not (split and split.part_of(note.id))),  # what is left for pre-training
+        (note for note in notes() if not (left_out and left_out.part_of(note.id))),
         style=plan.sections,
         min_count=plan.min_header_count,
     )
