@@ -177,7 +177,8 @@ def draw_gate(summary: Row, checks: Sequence[Row], alone: Sequence[Row]) -> Figu
         axes.set(xlabel="Tokens in training", ylabel="Weight without words")
         if alone:
             least = min(alone, key=lambda each: each.weight)
-            _name(axes, least.section, least.n_training_tokens, least.weight)
+            axes.margins(y=0.1)  # room for its name
+            _name(axes, least.section, least.n_training_tokens, least.weight, is_below=True)
         axes.set_title(f"c  {_rho_of(checks, ALONE, TOKENS) or 'All sections'}", loc="left", fontsize=8)
     return figure
 
@@ -202,11 +203,11 @@ def _draw_quantiles(axes: Axes, sections: Sequence[Row]) -> None:
     axes.set_title("a  Weight by section", loc="left", fontsize=8)
 
 
-def _name(axes: Axes, name: str, x: float, y: float) -> None:
-    """Name a point, on the side where there is room."""
+def _name(axes: Axes, name: str, x: float, y: float, *, is_below: bool = False) -> None:
+    """Name a point, on the side where there is room, above it or below."""
     side = 1 if axes.transLimits.transform(axes.transScale.transform((x, y)))[0] < 0.5 else -1
-    align = "left" if side > 0 else "right"
-    _write(axes, section_label(name), (x, y), (5 * side, 2), ha=align, va="bottom", fontsize=6.5)
+    align: dict[str, Any] = {"ha": "left" if side > 0 else "right", "va": "top" if is_below else "bottom"}
+    _write(axes, section_label(name), (x, y), (5 * side, -2 if is_below else 2), fontsize=6.5, **align)
 
 
 def _rho_of(checks: Sequence[Row], among: str, against: str) -> str:

@@ -29,6 +29,7 @@ _N_AT_ONCE = 8  # names that are placed together; more push each other away
 _N_STEPS = 25
 _FARTHEST = 26.0  # points between a mark and its name
 _NEAR = 4.0  # points at which a name needs no line to its mark
+_GAP = 3.0  # points kept free before and after a name: two names in a row would read as one
 
 
 def write_names(
@@ -83,7 +84,7 @@ def write_names(
             if covers.any() or distance > _FARTHEST or crosses.any():
                 text.remove()
                 continue
-            boxes = np.vstack([boxes, box])
+            boxes = np.vstack([boxes, box + np.array([-_GAP, 0, _GAP, 0]) * _POINT])
             rows.remove(row)
             if distance > _NEAR:
                 edge = centers[row] + (end - centers[row]) * radii[row] / (distance + radii[row])
