@@ -33,6 +33,8 @@ FORMS = pytest.mark.parametrize(
         ("nursing, 4 1/2 mo old", {"mo": "month"}),
         ("22MO M with burn", {"MO": "month old"}),
         ("resolved 6 mo later", {"mo": "months"}),
+        ("f/u 3mo, then stop", {"mo": "months"}),
+        ("a 6mo infant", {"mo": "month old"}),
         ("T98.6 BP120/80", {"T": "temperature", "BP": "blood pressure"}),
         ("for 3/7, in 2/52", {"3/7": "3 days", "2/52": "2 weeks"}),
         ("tx w/ fever, p/vax", {"w/": "with", "p/": "after"}),

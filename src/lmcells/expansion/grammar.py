@@ -230,12 +230,13 @@ def _stands_for_time(match: re.Match[str]) -> bool:
 
 
 def _aged(match: re.Match[str]) -> str:
-    """ "27yo" is "year old", "6 mo old" is "month", and "for 6 mo" is "months"."""
+    """ "27yo" is "year old", "6 mo old" is "month", "6mo M" is "month old", and "6 mo" is "months"."""
     unit = {"y": "year", "m": "month", "w": "week", "d": "day"}[match["unit"].lower()]
     if match["old"] is not None:
         return unit
-    is_month = match["age"].lower().startswith("mo")
-    if is_month and _stands_for_time(match):
+    is_age = _AGE_BEFORE.search(match.string, max(0, match.start() - 8), match.start())
+    is_age = is_age or _PERSON_FOLLOWS.match(match.string, match.end())
+    if match["age"].lower().startswith("mo") and (_stands_for_time(match) or not is_age):
         return unit if match["n"] == "1" else f"{unit}s"
     return f"{unit} old"
 
@@ -246,6 +247,11 @@ def _after_or_with(match: re.Match[str]) -> str:
 
 
 _AGO_FOLLOWS = re.compile(r"\s(?:later|ago|post|prior|after|of|hx|history)\b|\sp/", re.I)
+_AGE_BEFORE = re.compile(r"(?:^|\b(?:an?|is|was|aged?|pt|patient)\s)$", re.I)
+_PERSON_FOLLOWS = re.compile(
+    r"[\s-]{0,2}(?:[MF]\b|(?:male|female|boy|girl|infant|child|baby|pt|patient|w/|ex-|who|with|brought|presents)(?!\w))",
+    re.I,
+)
 _BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every)\s$", re.I)
 _UNITS = {"h": "hour", "d": "day", "w": "week", "y": "year"}
 _PARTS = {"7": "day", "52": "week", "12": "month"}
