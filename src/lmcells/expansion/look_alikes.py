@@ -383,9 +383,11 @@ class LookAlikes:
                 return True
             if len(_STRAY_MARK.findall(before)) + len(_STRAY_MARK.findall(after)) > _MOST_MARKS:
                 return True
-        if _SPLIT_BY_MARK_AFTER.match(after) or not self._is_scanned:
-            return _SPLIT_BY_MARK_AFTER.match(after) is not None
-        return self._is_beside_unknown(fragment, before, after) or _is_unreadable(fragment, before, after)
+        if _SPLIT_BY_MARK_AFTER.match(after):
+            return True
+        # Whether the text was scanned is asked last: it takes longest.
+        may_be = self._is_beside_unknown(fragment, before, after) or _is_unreadable(fragment, before, after)
+        return may_be and self._is_scanned
 
     def _is_beside_unknown(self, fragment: str, before: str, after: str) -> bool:
         """Whether it is next to a fragment that is neither a word nor a short form: "rec ived"."""
