@@ -499,13 +499,13 @@ def _is_list_label(text: str, start: int, end: int) -> bool:
 
 def _is_block_label(text: str, start: int, end: int) -> bool:
     """ "4AS" near "4AR", "cassettes AB"."""
-    before = text[max(0, start - _REACH) : start]
+    before = text[max(0, start - _MOST_LEADING) : start]
     if _BLOCKS_BEFORE.search(before):
         return True
     number = _NUMBER_BEFORE.search(before)
     if number is None:
         return False
-    others = (*_BLOCK.findall(before), *_BLOCK.findall(text[end : end + _REACH]))
+    others = (*_BLOCK.findall(text[max(0, start - _REACH) : start]), *_BLOCK.findall(text[end : end + _REACH]))
     return any(other[:2] == (number[0], text[start]) and other[2] != text[end - 1] for other in others)
 
 
