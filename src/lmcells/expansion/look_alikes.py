@@ -9,6 +9,7 @@ capitals are judged by the model: `OrdinaryReadings` in `lmcells.expansion.calib
 import re
 from collections.abc import Callable, Container
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from lmcells.expansion.letters import PIECE_BEFORE, is_known_word, is_part_of_word, prose_words
@@ -505,7 +506,8 @@ def _is_block_label(text: str, start: int, end: int) -> bool:
     number = _NUMBER_BEFORE.search(before)
     if number is None:
         return False
-    others = (*_BLOCK.findall(text[max(0, start - _REACH) : start]), *_BLOCK.findall(text[end : end + _REACH]))
+    sides = text[max(0, start - _REACH) : start], text[end : end + _REACH]
+    others = chain.from_iterable(map(_BLOCK.findall, sides))
     return any(other[:2] == (number[0], text[start]) and other[2] != text[end - 1] for other in others)
 
 
