@@ -133,7 +133,7 @@ class WindowReader:
         # A sentinel with the largest hash, so that an index past the end is safe.
         self._hashes = np.append(hashes[order], np.uint64(2**64 - 1))
         self._ids = np.append(np.array(list(known.values()), np.int64)[order], _NONE)
-        self._slots = np.zeros(1 << _SLOT_BITS, np.int64)  # where a word is in these; some words share a slot
+        self._slots = np.zeros(1 << _SLOT_BITS, np.int32)  # where a word is in these; some words share a slot
         self._slots[slots_of(self._hashes, 1, _SLOT_BITS)] = np.arange(self._hashes.size)
 
     def __call__(self, mentions: Sequence[Mention]) -> ReadWindows:
