@@ -86,7 +86,7 @@ class _Fit(NamedTuple):
     may_be_unit: bool  # it may be the short form after a number
 
 
-_Longer = list[tuple[_Entry, str]]  # entries of several tokens, as they are written
+_Longer = list[tuple[_Entry, str, str]]  # entries of several tokens, as written, and the first word of that
 _Fits = tuple[list[_Fit], _Longer]  # that a token matches, and those that begin with it
 
 
@@ -98,18 +98,16 @@ class _Index:
         keys = [key for each in known for key in _keys_of(each, known)]
         longer = [(word, (entry, form)) for word, entry, _, form in keys if form is not None]
         whole = [(word, entry, endings) for word, entry, endings, form in keys if form is None]
-        self.longer: dict[int, _Longer] = {}
+        self.longer: dict[int, list[tuple[_Entry, str]]] = {}
         first_words = hash_words(word for word, _ in longer)
         for hash_, (_, each) in zip(first_words.tolist(), longer, strict=True):
             self.longer.setdefault(hash_, []).append(each)
-        # Tens of thousands of keys: as plain columns they cost the garbage collector nothing.
+        # Tens of thousands of keys, a short form with an ending each: arrays cost the garbage collector nothing.
         hashes = hash_words(word + ending for word, _, endings in whole for ending in endings)
-        entries = [entry for _, entry, endings in whole for _ in endings]
-        endings = [ending for _, _, of_entry in whole for ending in of_entry]
-        order = np.argsort(hashes, kind="stable")
-        self._hashes = hashes[order]
-        self._entries = [entries[at] for at in order.tolist()]
-        self._endings = [endings[at] for at in order.tolist()]
+        self._whole = [(entry, endings) for _, entry, endings in whole]
+        self._first_keys = np.cumsum([0, *(len(endings) for _, endings in self._whole)])
+        self._keys = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._keys]
         n_bits = max(10, (_SLOTS_EACH * len(hashes)).bit_length())
         self._shift = np.uint64(64 - n_bits)
         self._slots = np.zeros(1 << n_bits, np.bool_)  # whether a short form's hash begins with these bits
@@ -120,7 +118,10 @@ class _Index:
         first = last = int(self._hashes.searchsorted(np.uint64(hash_)))
         while last < len(self._hashes) and self._hashes[last] == hash_:
             last += 1
-        return zip(self._entries[first:last], self._endings[first:last], strict=True)
+        for key in self._keys[first:last].tolist():
+            at = int(self._first_keys.searchsorted(key, "right")) - 1
+            entry, endings = self._whole[at]
+            yield entry, endings[key - self._first_keys[at]]
 
     def may_hold(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         """Return True for the hashes of short forms, and of a few other words."""
@@ -207,8 +208,8 @@ class ShortFormFinder:
     def _best(self, text: str, start: int, known: _Fits, look_alikes: LookAlikes) -> Found | None:
         """Return the longest short form that begins with the token; of several, the closest in spelling."""
         fits, longer = known
-        if longer:
-            fits = sorted([*self._longer_fits(text, start, longer), *fits], key=attrgetter("rank"))
+        if longer and (found := list(self._longer_fits(text, start, longer))):
+            fits = sorted([*found, *fits], key=attrgetter("rank"))
         for (length, _), stem, entry, may_be_unit in fits:
             first = start - entry.lead
             last = first - length
@@ -232,7 +233,11 @@ class ShortFormFinder:
             if misfit is not None:
                 length = len(stem) if ending in _TIMES else len(written)
                 fits.append(self._fit(-length, misfit + far, stem, entry))
-        longer = [each for index in self._indices for each in index.longer.get(hash_, ())]
+        longer = [
+            (entry, form, form.split(None, 1)[0].lower())
+            for index in self._indices
+            for entry, form in index.longer.get(hash_, ())
+        ]
         return sorted(fits, key=attrgetter("rank")), longer
 
     def _fit(self, minus_length: int, misfit: int, stem: str, entry: _Entry) -> _Fit:
@@ -241,8 +246,8 @@ class ShortFormFinder:
 
     def _longer_fits(self, text: str, start: int, longer: _Longer) -> Iterator[_Fit]:
         """Yield the short forms of several tokens that match around a token."""
-        for entry, form in longer:
-            first, opening = start - entry.lead, form.split(None, 1)[0].lower()
+        for entry, form, opening in longer:
+            first = start - entry.lead
             if first < 0 or text[first : first + len(opening)].lower() != opening:
                 continue  # most of them: no pattern is compiled
             match = _pattern(form, exact=self._exact).match(text, first)

@@ -9,6 +9,7 @@ capitals are judged by the model: `OrdinaryReadings` in `lmcells.expansion.calib
 import re
 from collections.abc import Callable, Container
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from lmcells.expansion.letters import PIECE_BEFORE, is_known_word, is_part_of_word, prose_words
@@ -384,9 +385,11 @@ class LookAlikes:
                 return True
             if len(_STRAY_MARK.findall(before)) + len(_STRAY_MARK.findall(after)) > _MOST_MARKS:
                 return True
-        if _SPLIT_BY_MARK_AFTER.match(after) or not self._is_scanned:
-            return _SPLIT_BY_MARK_AFTER.match(after) is not None
-        return self._is_beside_unknown(fragment, before, after) or _is_unreadable(fragment, before, after)
+        if _SPLIT_BY_MARK_AFTER.match(after):
+            return True
+        # Whether the text was scanned is asked last: it takes longest.
+        may_be = self._is_beside_unknown(fragment, before, after) or _is_unreadable(fragment, before, after)
+        return may_be and self._is_scanned
 
     def _is_beside_unknown(self, fragment: str, before: str, after: str) -> bool:
         """Whether it is next to a fragment that is neither a word nor a short form: "rec ived"."""
@@ -499,13 +502,14 @@ def _is_list_label(text: str, start: int, end: int) -> bool:
 
 def _is_block_label(text: str, start: int, end: int) -> bool:
     """ "4AS" near "4AR", "cassettes AB"."""
-    before = text[max(0, start - _REACH) : start]
+    before = text[max(0, start - _MOST_LEADING) : start]
     if _BLOCKS_BEFORE.search(before):
         return True
     number = _NUMBER_BEFORE.search(before)
     if number is None:
         return False
-    others = (*_BLOCK.findall(before), *_BLOCK.findall(text[end : end + _REACH]))
+    sides = text[max(0, start - _REACH) : start], text[end : end + _REACH]
+    others = chain.from_iterable(map(_BLOCK.findall, sides))
     return any(other[:2] == (number[0], text[start]) and other[2] != text[end - 1] for other in others)
 
 

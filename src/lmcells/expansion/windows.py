@@ -15,7 +15,7 @@ import numpy.typing as npt
 from lmcells.corpus.corpus import RADIUS
 from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.notes.sections import find_alias, load_aliases, upper_name
-from lmcells.notes.tokens import Token, TokenArrays, find_tokens, hash_word, hash_words, spell
+from lmcells.notes.tokens import Token, TokenArrays, find_tokens, hash_word, hash_words, slots_of, spell
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.subwords import Subwords
 
@@ -26,6 +26,7 @@ NULL = -1  # the id of no section
 _NONE = -1  # no token, or a token without an id
 _BETWEEN = "\n]#\n"  # ends any token or de-identification mark that a text leaves open
 _MOST_HEADERS = 100_000  # that are cached
+_SLOT_BITS = 18  # one word of the vocabulary in fourteen shares its slot with another
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,8 @@ class WindowReader:
         # A sentinel with the largest hash, so that an index past the end is safe.
         self._hashes = np.append(hashes[order], np.uint64(2**64 - 1))
         self._ids = np.append(np.array(list(known.values()), np.int64)[order], _NONE)
+        self._slots = np.zeros(1 << _SLOT_BITS, np.int32)  # where a word is in these; some words share a slot
+        self._slots[slots_of(self._hashes, 1, _SLOT_BITS)] = np.arange(self._hashes.size)
 
     def __call__(self, mentions: Sequence[Mention]) -> ReadWindows:
         """Return up to `radius` words on either side of each mention, as in a corpus."""
@@ -202,7 +205,9 @@ class WindowReader:
             texts.append(note.text[first:last])
             length += last - first + 1
         starts, ends, hashes = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        at = np.searchsorted(self._hashes, hashes)
+        at = self._slots[slots_of(hashes, 1, _SLOT_BITS)]
+        others = np.flatnonzero(self._hashes[at] != hashes)
+        at[others] = self._hashes.searchsorted(hashes[others])
         is_known = self._hashes[at] == hashes
         ids = np.where(is_known, self._ids[at], _NONE if self._word_ids is not None else 0)
         spellings = self._number_unknown("\n".join(texts), starts, ends, hashes, ids)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ Mask = npt.NDArray[np.bool_]
 # Beyond that its threads wait for each other by spinning, which made the network six times slower on a busy core. Cores
 # are better used by several batches at a time.
 _MOST = 1 << 18
+_PIECE_ROWS = 8  # fewer are slower, more are less exact
 
 
 def rows_on_one_core(width: int, out: int) -> int:
@@ -27,11 +28,13 @@ def rows_on_one_core(width: int, out: int) -> int:
 
 def matmul_on_one_core(left: Array, right: Floats) -> Floats:
     """Multiply in pieces: (n, k), (..., k, m) -> (..., n, m)."""
-    rows = rows_on_one_core(*right.shape[-2:])
-    out = np.empty((*right.shape[:-2], left.shape[0], right.shape[-1]), np.float32)
-    for first in range(0, left.shape[0], rows):
-        piece = slice(first, first + rows)
-        np.matmul(left[piece], right, out=out[..., piece, :])
+    (n_rows, width), n_columns = left.shape, right.shape[-1]
+    columns = min(n_columns, rows_on_one_core(width, min(n_rows, _PIECE_ROWS)))
+    rows = rows_on_one_core(width, columns)
+    out = np.empty((*right.shape[:-2], n_rows, n_columns), np.float32)
+    for first, begin in product(range(0, n_rows, rows), range(0, n_columns, columns)):
+        piece, part = slice(first, first + rows), slice(begin, begin + columns)
+        np.matmul(left[piece], right[..., part], out=out[..., piece, part])
     return out
 
 
@@ -101,8 +104,10 @@ class NumpyLstm:
         self.block_rows = min(128, rows_on_one_core(hidden_dim, hidden_dim))  # for `run` to take at a time
 
     def project(self, vectors: Array) -> Floats:
-        """Return the gate inputs of words with these vectors: (n, E) -> (2, n, 4H)."""
-        return matmul_on_one_core(float32(vectors), self._of_word)
+        """Return the gate inputs of words with these vectors, and the bias: (n, E) -> (2, n, 4H)."""
+        projected = matmul_on_one_core(float32(vectors), self._of_word)
+        projected += self._bias
+        return projected
 
     def run(self, words: Ids, vectors: Floats, lengths: Ids, unknown: Floats | None = None) -> Floats:
         """Return the states of each step: word ids (T, 2, B), vectors (B, E), lengths (B,) -> (T, 2, B, H).
@@ -117,8 +122,8 @@ class NumpyLstm:
         hidden_dim = self._recurrent.shape[-1]
         states = np.zeros((n_steps, 2, n_rows, hidden_dim), np.float32)
         cells = np.zeros((2, n_rows, hidden_dim), np.float32)
-        of_rows = matmul_on_one_core(vectors, self._of_row)  # (B, E), (2, E, 4H) -> (2, B, 4H)
-        of_rows += self._bias
+        # (B, E), (2, E, 4H) -> (2, B, 4H); None if all centers are masked
+        of_rows = matmul_on_one_core(vectors, self._of_row) if vectors.any() else None
         table = self._projected.reshape(-1, 4 * hidden_dim)  # (2V, 4H)
         memory = np.empty((3, 8 * n_rows * hidden_dim), np.float32)
         going = np.searchsorted(-lengths, -np.arange(n_steps), side="left").tolist()  # rows longer than t
@@ -133,12 +138,13 @@ class NumpyLstm:
                 inputs_by_gate = inputs.reshape(2, n, 4, hidden_dim).transpose(2, 0, 1, 3)  # (4, 2, n, H)
                 squashed = squashed[0]  # (2, n, H)
                 sigmoids, (enter, keep, leave, candidate) = gates[:3], gates
-                cell, of_row = cells[:, :n], of_rows[:, :n]
+                cell = cells[:, :n]
             table.take(ids[step, :, :n], axis=0, out=inputs, mode="clip")  # "raise" would copy
             if unknown_inputs:
                 direction, row, projected = unknown_inputs[step]
                 inputs[direction, row] = projected
-            inputs += of_row
+            if of_rows is not None:
+                inputs += of_rows[:, :n]
             if step == 0:
                 np.tanh(inputs_by_gate, out=gates)
             else:

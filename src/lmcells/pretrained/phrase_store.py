@@ -223,7 +223,8 @@ class NumpyPhraseNetwork:
 
     def __init__(self, arrays: Arrays) -> None:
         self._words: Array = arrays["variational.context.words.weight"]  # (n_read, E)
-        self._weights = {name: float32(array) for name, array in under("phrases.", arrays).items()}
+        own = under("phrases.", arrays)  # (out, in) each
+        self._weights = {name: np.ascontiguousarray(float32(array).T) for name, array in own.items()}
 
     def __call__(self, phrases: Sequence[Ids]) -> Floats:
         """Return the means of phrases, each given by the ids of its words: -> (n, d)."""
@@ -240,21 +241,13 @@ class NumpyPhraseNetwork:
         words = np.concatenate(phrases)  # (W, E), one phrase after another
         first = np.cumsum(lengths) - lengths
         # not "@": with E = 5 OpenBLAS 0.3.31 reads uninitialised memory, and numpy warns of an invalid value
-        scores = np.einsum("we,e->w", words, weights["salience.weight"][0])
+        scores = np.einsum("we,e->w", words, weights["salience.weight"][:, 0])
         salience = np.exp(scores - np.repeat(np.maximum.reduceat(scores, first), lengths))
         sums: Floats = np.add.reduceat(salience[:, None] * words, first, axis=0)  # (n, E)
         totals: Floats = np.add.reduceat(salience, first)  # (n,)
         pooled: Floats = sums / totals[:, None]
-        hidden = _each_alone(pooled, weights["hidden.weight"].T) + weights["hidden.bias"]
+        # Nor below: a phrase must not depend on the others, to the last bit.
+        hidden = np.einsum("ne,eh->nh", pooled, weights["hidden.weight"]) + weights["hidden.bias"]
         np.maximum(hidden, 0, out=hidden)
-        means: Floats = _each_alone(hidden, weights["mean.weight"].T) + weights["mean.bias"]
+        means: Floats = np.einsum("nh,hd->nd", hidden, weights["mean.weight"]) + weights["mean.bias"]
         return means
-
-
-def _each_alone(rows: Floats, matrix: Floats) -> Floats:
-    """Compute (n, k) @ (k, m) so that the result of a row does not depend on the others, to the last bit.
-
-    Each row is a product of its own, of the row twice: OpenBLAS' function for one row has the error above.
-    """
-    product: Floats = np.matmul(np.stack([rows, rows], axis=1), matrix)[:, 0]
-    return product
