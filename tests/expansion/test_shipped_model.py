@@ -138,6 +138,11 @@ def test_single_letters_are_read_by_their_context(
     assert found == expected
 
 
+def test_a_name_before_pm_makes_it_part_of_the_name(expander: Expander) -> None:
+    found = [each.start for each in expander("Took Tylenol PM at bedtime. Vomited Friday PM, seen this PM.")]
+    assert found == [43, 57]
+
+
 @pytest.mark.parametrize("text", ["30 y/o p/w 3.5 cm x 2 cm mass", "P/w a 2 day h/o pain"])
 def test_a_form_with_a_slash_and_one_sense_needs_no_context(expander: Expander, text: str) -> None:
     assert "presents with" in [each.long_form for each in expander(text)]

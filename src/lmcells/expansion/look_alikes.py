@@ -137,6 +137,8 @@ _COMPANY_BEFORE = re.compile(r"[A-Z][a-z]+,?[ ]$")
 _IN_SENTENCE_BEFORE = re.compile(r"[a-z\d,][ ]$")
 _BRAND_FOLLOWS = re.compile(r"-[A-Z][a-z]+\b")
 _BRAND_BEFORE = re.compile(r"[a-z,][ ][A-Z][a-z]{4,}-$|\b[A-Z][a-z]+-[A-Z]-$")
+_DAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thur?s?|Fri|Sat(?:ur)?|Sun)(?:day)?[ ]|This|That|Last|Next|Every"
+_NAME_BEFORE_PM = re.compile(rf"[a-z,;/][ ](?!{_DAY})[A-Z][a-z]{{3,}}[ ]$")  # "Tylenol PM"; not "Friday PM"
 _YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}(?:(?:dd|mm)[/,. -]{1,2})?yy", re.IGNORECASE)
 _TIMES_BEFORE = re.compile(r"\d[ ]?[xX×][ ]?$")
 _TIMES_FOLLOWS = re.compile(r"[ ]?[xX×][ ]?\d")
@@ -251,7 +253,9 @@ class LookAlikes:
         return in_capitals or _AFTER_TITLE.search(before) is not None
 
     def _is_brand(self, written: Written) -> bool:
-        """ "dressed with Op-Site"."""
+        """ "dressed with Op-Site", "takes Tylenol PM"."""
+        if written.stem == "PM":
+            return _NAME_BEFORE_PM.search(self._before(written, _REACH)) is not None
         follows = _BRAND_FOLLOWS.match(self._text, written.end)
         return follows is not None and _IN_SENTENCE_BEFORE.search(self._before(written)) is not None
 
@@ -427,7 +431,7 @@ def _rules_of(stem: str) -> tuple[Callable[[LookAlikes, Written], bool], ...]:
         LookAlikes._is_latin: stem in ("os", "se") or lower == "vas",
         LookAlikes._is_function_word: stem.isupper() and lower in STOP_WORDS,
         LookAlikes._is_name: True,
-        LookAlikes._is_brand: stem[0].isupper() and stem[1:].islower(),
+        LookAlikes._is_brand: stem == "PM" or (stem[0].isupper() and stem[1:].islower()),
         LookAlikes._is_web_ending: stem in _WEB_ENDINGS,
         LookAlikes._masks_name: stem == "ABC",
         LookAlikes._is_initials: is_dotted and stem.isupper() and plain not in _DEGREES,
