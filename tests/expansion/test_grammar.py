@@ -53,8 +53,10 @@ FORMS = pytest.mark.parametrize(
         ("SEIZURE X2 AT HOME", {"X2": "times two"}),
         ("K 2.7 (L), BUN 41H, flat", {"L": "low", "H": "high"}),
         ("Na 131 L, on 2 L, lot 05821L, 120 L/min", {"L": "low"}),
+        ("strength 4/5 (L), C5-6 (R), grade 2 (L)", {}),
+        ("BP 120/80, P 72 and regular, R 14", {"P": "pulse", "R": "respiratory rate"}),
         ("BP 120/80, P80, R 16.", {"P": "pulse", "R": "respiratory rate"}),
-        ("T1P0A0L1, factor R 20", {}),
+        ("T1P0A0L1", {}),
     ],
 )
 

@@ -121,6 +121,7 @@ def test_names_of_sites_and_forms_to_fill_in_are_no_short_forms(expander: Expand
     [
         ("R otitis media, L TM clear.", {"R": "right", "L": "left"}),
         ("s/p R TKA and L THA", {"R": "right", "L": "left"}),
+        ("Rhonchi L and R. Grip 4/5 (L), 5/5 (R).", {"L": "left", "R": "right"}),
         ("Temp 103.4 R, given Tylenol.", {"R": "rectal"}),
         ("BP 110/60, P 88, R 16.", {"R": "respiratory rate", "P": "pulse"}),
         ("LABS: WBC 14.2 H, hgb 9.9 L, plt 120 L.", {"H": "high", "L": "low"}),

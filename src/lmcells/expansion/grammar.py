@@ -199,13 +199,13 @@ def _fever_or_not(match: re.Match[str]) -> str | None:
 
 
 def _flag(match: re.Match[str]) -> str | None:
-    """ "5.7 (H)" and "131 L"; not "2 L", and "lot 05821L" neither."""
-    is_flag = match["open"] or 20 <= float(match["n"]) < 1000
-    return {"H": "high", "L": "low"}[match["flag"]] if is_flag else None
+    """ "5.7 (H)" and "131 L"; not "2 L", "strength 4/5 (L)" and "lot 05821L"."""
+    is_value = 20 <= float(match["n"]) < 1000 or (match["open"] and "." in match["n"])
+    return {"H": "high", "L": "low"}[match["flag"]] if is_value else None
 
 
 def _vital_sign(match: re.Match[str]) -> str | None:
-    before = match.string[max(0, match.start() - _LOOK_BACK) : match.start()]
+    before = match.string[max(0, match.start() - _VITAL_SIGNS_REACH) : match.start()]
     is_one = _VITAL_SIGN_BEFORE.search(before) or _VITAL_SIGN_FOLLOWS.match(match.string, match.end())
     return _VITAL_SIGNS[match[0]] if is_one else None
 
@@ -261,8 +261,9 @@ _VITAL_SIGNS = {"P": "pulse", "R": "respiratory rate"}
 _BEFORE_VALUE = "|".join(f"{letter}{sign}0" for letter in "pr" for sign in ("", " ", ":", ": "))
 _VALUE = r"[ :=-]{0,2}\d{2,3}"
 _VITAL_SIGN = rf"(?:BP|HR|RR|P|R|T|SpO2|O2|[Tt]emp|[Pp]ulse){_VALUE}"
-_VITAL_SIGN_BEFORE = re.compile(rf"(?<!\w){_VITAL_SIGN}[\d./]*[ ,;.]{{1,2}}$")
-_VITAL_SIGN_FOLLOWS = re.compile(rf"{_VALUE}[ ,;.]{{1,2}}{_VITAL_SIGN}")
+_VITAL_SIGNS_REACH = 36  # characters: "P 72 and regular, R 14"
+_VITAL_SIGN_BEFORE = re.compile(rf"(?<!\w){_VITAL_SIGN}[^\n]{{0,24}}$")
+_VITAL_SIGN_FOLLOWS = re.compile(rf"{_VALUE}[^\n\w][^\n]{{0,12}}(?<!\w){_VITAL_SIGN}")
 _NUMBER = rf"(?P<n>\d{{1,2}}{_RANGE}?)"
 _RULES = _Rules(
     # q6h, q.1h., q 4-6 hours, q2wk; 4hrly
@@ -374,7 +375,7 @@ _RULES = _Rules(
     _Rule(r"(?<!\w)(?P<s>RR)(?=\d{1,2}\b)", "respiratory rate", needs="rr0", group="s", flags=0),
     # 5.7 (H), 131 L: values out of range
     _Rule(
-        r"(?<![\w#.])(?P<n>[1-9]\d{0,3}(?:\.\d+)?)\s?(?P<open>\()?(?P<flag>[HL])(?(open)\)|(?=[,;]|\.?\s*$|\.\s))",
+        r"(?<![\w#./-])(?P<n>[1-9]\d{0,3}(?:\.\d+)?)\s?(?P<open>\()?(?P<flag>[HL])(?(open)\)|(?=[,;]|\.?\s*$|\.\s))",
         _flag,
         needs="0h|0 h|0(h|0 (h|0l|0 l|0(l|0 (l",
         group="flag",
