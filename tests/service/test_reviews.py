@@ -349,7 +349,7 @@ def test_corrected_annotations_are_rows_of_annotate(
     ]
     assert "source=review" in table[0]["term_modifiers"]
     add(store, "visit.txt")
-    with pytest.raises(FormatError, match=r"1 of 2 are none, the first is 'visit\.txt'"):
+    with pytest.raises(FormatError, match=r"'visit\.txt' is not a whole number, .* \(1 of 2 are not\)"):
         exported(store, expander, "note_nlp.csv")
 
 

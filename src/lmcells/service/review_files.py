@@ -129,8 +129,8 @@ def note_nlp(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
     """Yield the corrected annotations as OMOP's NOTE_NLP, in CSV; ids of notes must be whole numbers."""
     if unnumbered := [each.note.id for each in notes if omop.note_number(each.note) is None]:
         raise FormatError(
-            f"OMOP needs whole numbers as note ids; {len(unnumbered):,} of {len(notes):,} are none, the first is "
-            f"{unnumbered[0]!r}. Export annotations.jsonl, or delete these notes."
+            f"the id of note {unnumbered[0]!r} is not a whole number, which OMOP needs ({len(unnumbered):,} of "
+            f"{len(notes):,} are not). Export annotations.jsonl, or delete these notes."
         )
     options = omop.NoteNlpOptions(time=datetime.now())
     corrected = ((each.note, (mention.corrected for mention in each.mentions)) for each in notes)
