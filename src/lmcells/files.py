@@ -29,10 +29,9 @@ def explain_unwritable(output: object, *, advice: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # numpy's has neither number nor text when the disk is full
-        raise InputError(
-            f"{output} cannot be written: {error.strerror or 'the disk is full'}.{advice}"
-        ) from error
+        # numpy's has no number when the disk is full: "100 requested and 50 written"
+        why = error.strerror or ("the disk is full" if "requested and" in str(error) else error)
+        raise InputError(f"{output} cannot be written: {why}.{advice}") from error
 
 
 @contextmanager

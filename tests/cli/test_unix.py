@@ -95,6 +95,7 @@ def test_a_note_without_quotes_is_refused_and_not_repeated(capsys: pytest.Captur
     for given, message in (
         ("Severe MS again", "2 more than expected. Put a text with spaces in quotes"),
         ("MS --thresh=.5 secret", "--thresh"),
+        ("MS -secret", "1 more than expected. Put a text with spaces in quotes"),
     ):
         with pytest.raises(SystemExit, match="2"):
             main(["expand", *given.split()])

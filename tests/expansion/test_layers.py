@@ -78,6 +78,9 @@ def test_the_columns_of_a_table_are_the_keys_of_an_object(tmp_path: Path) -> Non
     (_, expected), *_ = load_rules(tmp_path / "site.csv")
     assert expected.where == (("section", "CARDIOLOGY"), ("ward", "B2"))
     assert load_rules(tmp_path / "site.json")[0][1] == expected
+    for empty in ("", [], {}, None):  # the other keys are conditions all the same
+        (tmp_path / "site.json").write_text(json.dumps([entry | {"where": empty}]))
+        assert load_rules(tmp_path / "site.json")[0][1] == expected
     with pytest.raises(InventoryError, match="'bed' is a condition, so its value must be text"):
         extend(BASE, [entry | {"bed": 4}])
 

@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     options, unknown = build_parser(names).parse_known_args(given)
     if unknown:
-        flags = " ".join(name.partition("=")[0] for name in unknown if name.startswith("-"))
+        flags = " ".join(name.partition("=")[0] for name in unknown if name.startswith("--"))
         more = (
             f"{len(unknown):,} more than expected. Put a text with spaces in quotes"  # never the text itself
         )

@@ -3,8 +3,9 @@
     q4-6h -> every 4-6 hours    x3 -> times three    x 7-10 days -> for 7-10 (days)    A&Ox3 -> alert and oriented ...
     G3P2012 -> gravida 3 para 2012    POD#3 -> postoperative day 3    D5W -> 5% dextrose in water    27yo -> year old
 
-Joined forms as well: w/ fever, p/vax, p/1st, R>L. Codes that nobody spells out (pT3a, L5,
-CD20) are expanded on request.
+Joined forms as well: w/ fever, p/vax, p/1st, R>L, R-sided. What one pattern says for certain of single letters: vital
+signs beside others (P88 R20), values out of range (5.7 (H)). Codes that nobody spells out (pT3a, L5, CD20) are expanded
+on request.
 """
 
 import re
@@ -199,9 +200,19 @@ def _fever_or_not(match: re.Match[str]) -> str | None:
 
 
 def _flag(match: re.Match[str]) -> str | None:
-    """ "5.7 (H)" and "131 L"; not "2 L", "strength 4/5 (L)" and "lot 05821L"."""
-    is_value = 20 <= float(match["n"]) < 1000 or (match["open"] and "." in match["n"])
-    return {"H": "high", "L": "low"}[match["flag"]] if is_value else None
+    """ "5.7 (H)" and "131 L" are out of range; "110 (L), 120 (R)" are sides, and "120 H" is a time."""
+    text, number = match.string, float(match["n"])
+    ends = (_FLAG_ENDS if match["open"] else _VALUE_ENDS).match(text, match.end())
+    if ends is None or (not match["open"] and number < 100):
+        return None
+    if match["flag"] == "H":
+        return None if number % 12 == 0 and not match["open"] else "high"
+    around = text[max(0, match.start() - _SIDES_REACH) : match.end() + _SIDES_REACH]
+    return (
+        None
+        if _OTHER_SIDE.search(around) or (match["open"] and number.is_integer() and number < 20)
+        else "low"
+    )
 
 
 def _vital_sign(match: re.Match[str]) -> str | None:
@@ -211,7 +222,8 @@ def _vital_sign(match: re.Match[str]) -> str | None:
 
 
 def _period_of(match: re.Match[str]) -> str | None:
-    if not _stands_for_time(match):
+    before = _BEFORE_PERIOD.search(match.string, max(0, match.start() - 7), match.start())
+    if match["parts"] != "52" and not (before or _LATER_FOLLOWS.match(match.string, match.end())):
         return None  # a fraction or a date
     return _plural(match["n"], _PARTS[match["parts"]])
 
@@ -220,7 +232,7 @@ def _glued(match: re.Match[str]) -> str | None:
     """ "10d" is "days", "5y" is "years"; not "2d" and "3d", unless a time is meant."""
     if match["unit"] == "d" and match["n"] in ("2", "3") and not _stands_for_time(match):
         return None
-    return _UNITS[match["unit"]] + ("" if match["n"] == "1" else "s")
+    return _PERIODS[match["unit"]] + ("" if match["n"] == "1" else "s")
 
 
 def _stands_for_time(match: re.Match[str]) -> bool:
@@ -247,23 +259,32 @@ def _after_or_with(match: re.Match[str]) -> str:
 
 
 _AGO_FOLLOWS = re.compile(r"\s(?:later|ago|post|prior|after|of|hx|history)\b|\sp/", re.I)
-_AGE_BEFORE = re.compile(r"(?:^|\b(?:an?|is|was|aged?|pt|patient)\s)$", re.I)
+_LATER_FOLLOWS = re.compile(r"\s(?:later|ago|hx|history)\b", re.I)
+_AGE_BEFORE = re.compile(r"\baged?\s$", re.I)
 _PERSON_FOLLOWS = re.compile(
-    r"[\s-]{0,2}(?:[MF]\b|(?:male|female|boy|girl|infant|child|baby|pt|patient|w/|ex-|who|with|brought|presents)(?!\w))",
+    r"[\s-]{0,2}(?:[MF]\b|(?:male|female|boy|girl|infant|child|baby|pt|patient|ex-|who|brought|presents)(?!\w))",
     re.I,
 )
 _BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every)\s$", re.I)
-_UNITS = {"h": "hour", "d": "day", "w": "week", "y": "year"}
 _PARTS = {"7": "day", "52": "week", "12": "month"}
 _SIDES = {"R": "right", "L": "left"}
-_SIDED = "sided?|arm|leg|shoulder|knee|hip|hand|foot|thigh|ankle|wrist|elbow|eye|ear|breast|lung|deltoid|chest|facial"
+_SIDED = (
+    "sided?|arm|leg|shoulder|knee|hip|hand|foot|thigh|ankle|wrist|elbow|eye|ear|breast|lung|deltoid|chest|facial|neck|"
+    "flank|groin|calf|forearm|finger|thumb|toe|heel|buttock|upper|lower|lateral|medial"
+)
 _VITAL_SIGNS = {"P": "pulse", "R": "respiratory rate"}
 _BEFORE_VALUE = "|".join(f"{letter}{sign}0" for letter in "pr" for sign in ("", " ", ":", ": "))
 _VALUE = r"[ :=-]{0,2}\d{2,3}"
-_VITAL_SIGN = rf"(?:BP|HR|RR|P|R|T|SpO2|O2|[Tt]emp|[Pp]ulse){_VALUE}"
+_VITAL_SIGN = (
+    rf"(?:(?:BP|HR|RR|P|R|SpO2|O2|[Pp]ulse){_VALUE}|(?:T|[Tt]emp)[ :=-]{{0,2}}(?:3[4-9]|4[0-3]|9\d|10\d))"
+)
 _VITAL_SIGNS_REACH = 36  # characters: "P 72 and regular, R 14"
-_VITAL_SIGN_BEFORE = re.compile(rf"(?<!\w){_VITAL_SIGN}[^\n]{{0,24}}$")
-_VITAL_SIGN_FOLLOWS = re.compile(rf"{_VALUE}[^\n\w][^\n]{{0,12}}(?<!\w){_VITAL_SIGN}")
+_VITAL_SIGN_BEFORE = re.compile(rf"(?<!\w){_VITAL_SIGN}[^\n:]{{0,24}}$")
+_VITAL_SIGN_FOLLOWS = re.compile(rf"{_VALUE}[^\n\w:][^\n:]{{0,12}}(?<!\w){_VITAL_SIGN}")
+_VALUE_ENDS = re.compile(r"[,;]|\.\s|\.?[ \t]*(?:\n|$)")
+_FLAG_ENDS = re.compile(_VALUE_ENDS.pattern + r"|[ ][A-Z%]")
+_SIDES_REACH = 30  # characters on either side of "(L)"
+_OTHER_SIDE = re.compile(r"(?<!\w)R(?![\w/])")
 _NUMBER = rf"(?P<n>\d{{1,2}}{_RANGE}?)"
 _RULES = _Rules(
     # q6h, q.1h., q 4-6 hours, q2wk; 4hrly
@@ -272,11 +293,12 @@ _RULES = _Rules(
         _every,
         needs="q0|q.0|q 0|q. 0",
     ),
+    # q2 turns, q15 checks
     _Rule(
-        r"(?<![\w.])q(?P<n>\d{1,2})(?!\s?[-–]?\d|\s?[a-z/]{1,2}\b|[\w.]\w)",
+        r"(?<![\w.])q(?P<n>1|2|3|4|6|8|12|24|15|30)(?=\s(?:accuchecks?|atc|checks?|ivp?|labs?|monitor\w*|neuro|oral|po|prn|"
+        r"suction\w*|turns?|vitals?|vs|x)\b)",
         lambda m: f"every {m['n']} {'minutes' if m['n'] in ('15', '30') else 'hours'}",
         needs="q0",
-        flags=0,
     ),
     _Rule(rf"(?<![\w.]){_NUMBER}\s?-?(?P<unit>h)(?:r|ou?r)?ly\b", _every, needs="hrly|hourly|hly"),
     # x3/7, x 2/52
@@ -357,9 +379,9 @@ _RULES = _Rules(
     _Rule(r"(?<![\w/&])(?P<word>[wp])/(?P<n>\d+(?:st|nd|rd|th)?)", _after_or_with, needs="w/0|p/0", flags=0),
     # R>L, L = R; R-sided and L-arm, which are one token
     _Rule(
-        rf"(?<![\w.'])[RL](?=\s?[<>=]\s?[RL]\b|-(?:{_SIDED})\b)|(?<=[RL][<>=])[RL]\b",
+        rf"(?<![\w.'])[RL](?=\s?[<>=]\s?[RL]\b|[.-]\s?(?i:{_SIDED})\b)|(?<=[RL][<>=])[RL]\b",
         lambda m: _SIDES[m[0]],
-        needs="r>l|l>r|r >|l >|r-|l-",
+        needs="r>l|l>r|r >|l >|r-|l-|r.|l.",
         flags=0,
     ),
     # T98.6, BP120/80, HR72, RR16
@@ -375,22 +397,23 @@ _RULES = _Rules(
     _Rule(r"(?<!\w)(?P<s>RR)(?=\d{1,2}\b)", "respiratory rate", needs="rr0", group="s", flags=0),
     # 5.7 (H), 131 L: values out of range
     _Rule(
-        r"(?<![\w#./-])(?P<n>[1-9]\d{0,3}(?:\.\d+)?)\s?(?P<open>\()?(?P<flag>[HL])(?(open)\)|(?=[,;]|\.?\s*$|\.\s))",
+        r"(?<![\w#./-])(?P<n>[1-9]\d{0,3}(?:\.\d+)?|0\.\d+)\s?(?P<open>\()?(?P<flag>[HL])(?(open)\)|(?!\w))",
         _flag,
         needs="0h|0 h|0(h|0 (h|0l|0 l|0(l|0 (l",
         group="flag",
-        flags=re.M,
+        flags=0,
     ),
     # P80 and R 16 beside another vital sign
-    _Rule(rf"(?<!\w)[PR](?={_VALUE}(?![\d/]))", _vital_sign, needs=_BEFORE_VALUE, flags=0),
-    # 2/52, for 3/7 and 6/12 as British notes count weeks, days and months
     _Rule(
-        r"(?<![\w./])(?P<n>\d{1,2}(?:-\d{1,2})?)/52(?![/\d.])",
-        lambda m: _plural(m["n"], "week"),
-        needs="0/00",
+        rf"(?<!\w)[PR](?={_VALUE}(?![\d/]|\s?(?:mg|mcg|g|ml|mL|units?|cm|mm|%)(?!\w)))",
+        _vital_sign,
+        needs=_BEFORE_VALUE,
+        flags=0,
     ),
+    # 2/52, for 3/7 and 6/12 as British notes count weeks, days and months; not "BP 90/52"
     _Rule(
-        r"(?<![\w./])(?P<n>\d{1,2}(?:-\d{1,2})?)/(?P<parts>7|12)(?![/\d])",
+        r"(?<![\w./])(?<!BP )(?<!BP: )(?P<n>[1-9](?:-\d{1,2})?|[1-3]\d(?:-\d\d)?)/(?P<parts>7|52|12)"
+        r"(?![/\d]|\.\d|\s?mm)",
         _period_of,
         needs="0/0",
     ),

@@ -208,11 +208,11 @@ def _rule(entry: Any) -> SenseRule:
 
 
 def rule_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a rule, by their names in lower case: what is no field and not for people is a condition."""
+    """Return the fields of a rule, by their names in lower case. Other keys are conditions, unless they are remarks."""
     given = {str(name).strip().lower(): value for name, value in entry.items() if value is not None}
     fields = {name: given.pop(name) for name in (*COLUMNS, *_RULE_COLUMNS) if name in given}
     fields["action"] = str(fields.get("action") or "").strip().lower() or "add"
-    where = fields.get("where", {})
+    where = fields.get("where") or {}
     conditions = {
         name: value
         for name, value in given.items()

@@ -137,8 +137,9 @@ _COMPANY_BEFORE = re.compile(r"[A-Z][a-z]+,?[ ]$")
 _IN_SENTENCE_BEFORE = re.compile(r"[a-z\d,][ ]$")
 _BRAND_FOLLOWS = re.compile(r"-[A-Z][a-z]+\b")
 _BRAND_BEFORE = re.compile(r"[a-z,][ ][A-Z][a-z]{4,}-$|\b[A-Z][a-z]+-[A-Z]-$")
-_DAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thur?s?|Fri|Sat(?:ur)?|Sun)(?:day)?[ ]|This|That|Last|Next|Every"
-_NAME_BEFORE_PM = re.compile(rf"[a-z,;/][ ](?!{_DAY})[A-Z][a-z]{{3,}}[ ]$")  # "Tylenol PM"; not "Friday PM"
+_SLEEP_AID_BEFORE = re.compile(
+    r"\b(?:Advil|Aleve|Bayer|Benadryl|Excedrin|Motrin|Ny[Qq]uil|Tylenol|Unisom)[ ]$"
+)
 _YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}(?:(?:dd|mm)[/,. -]{1,2})?yy", re.IGNORECASE)
 _TIMES_BEFORE = re.compile(r"\d[ ]?[xX×][ ]?$")
 _TIMES_FOLLOWS = re.compile(r"[ ]?[xX×][ ]?\d")
@@ -255,7 +256,7 @@ class LookAlikes:
     def _is_brand(self, written: Written) -> bool:
         """ "dressed with Op-Site", "takes Tylenol PM"."""
         if written.stem == "PM":
-            return _NAME_BEFORE_PM.search(self._before(written, _REACH)) is not None
+            return _SLEEP_AID_BEFORE.search(self._before(written, _REACH)) is not None
         follows = _BRAND_FOLLOWS.match(self._text, written.end)
         return follows is not None and _IN_SENTENCE_BEFORE.search(self._before(written)) is not None
 
