@@ -186,7 +186,12 @@ def compare(options: argparse.Namespace) -> None:
     """Train both ways with each seed, and print what came out."""
     corpus = Corpus.open(options.corpus)
     device = torch.device(options.device)
-    config = ModelConfig(n_words=len(corpus.words), n_metadata=corpus.n_metadata("section"))
+    config = ModelConfig(
+        n_words=len(corpus.words),
+        n_metadata=corpus.n_metadata("section"),
+        dropout=options.dropout,
+        hidden_dropout=not options.no_hidden_dropout,
+    )
     results: dict[str, list[dict[str, Any]]] = {}
     for seed in range(options.seeds):
         settings = TrainingSettings(epochs=options.epochs, seed=seed, report_steps=10)
@@ -202,7 +207,9 @@ def compare(options: argparse.Namespace) -> None:
     for quantity in ("final_loss", "accuracy", "macro_f1"):
         by_way = {name: [run[quantity] for run in runs] for name, runs in results.items()}
         means = [statistics.fmean(values) for values in by_way.values()]
-        deviations = [statistics.stdev(values) for values in by_way.values()]
+        deviations = [
+            statistics.stdev(values) if len(values) > 1 else float("nan") for values in by_way.values()
+        ]
         pooled = (sum(deviation**2 for deviation in deviations) / len(deviations)) ** 0.5
         cells = [f"{mean:.4f} ± {deviation:.4f}" for mean, deviation in zip(means, deviations, strict=True)]
         cells.append(f"{abs(means[0] - means[1]):.4f} / {2 * pooled:.4f}")
@@ -241,6 +248,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("build/quality"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--dropout", type=float, default=0.2, help="of both ways (0.2)")
+    parser.add_argument(
+        "--no-hidden-dropout", action="store_true", help="none after the model network's ReLU"
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--plot", type=Path, metavar="CURVES")
     parser.add_argument(
