@@ -29,7 +29,7 @@ ORDINARY_WORD = "ordinary_word"
 """Why there is nothing to expand: the ordinary word is more likely than any sense."""
 
 _MOST_BY_PRIORS = 3.0  # the most that a prior may add to the score of a sense
-_PRIOR_WEIGHT = 0.8  # of the priors' log-odds: training notes are of few kinds, chosen on left-out sentences
+_PRIOR_WEIGHT = 0.8  # of their log-odds, chosen on left-out sentences: the training notes are of few kinds
 ORDINARY_WEIGHTS = (0.8, 1.05, 1.9, 4.09, -7.96)
 
 

@@ -208,11 +208,8 @@ def _flag(match: re.Match[str]) -> str | None:
     if match["flag"] == "H":
         return None if number % 12 == 0 and not match["open"] else "high"
     around = text[max(0, match.start() - _SIDES_REACH) : match.end() + _SIDES_REACH]
-    return (
-        None
-        if _OTHER_SIDE.search(around) or (match["open"] and number.is_integer() and number < 20)
-        else "low"
-    )
+    is_side = _OTHER_SIDE.search(around) or (match["open"] and number.is_integer() and number < 20)
+    return None if is_side else "low"
 
 
 def _vital_sign(match: re.Match[str]) -> str | None:
@@ -222,23 +219,26 @@ def _vital_sign(match: re.Match[str]) -> str | None:
 
 
 def _period_of(match: re.Match[str]) -> str | None:
-    before = _BEFORE_PERIOD.search(match.string, max(0, match.start() - 7), match.start())
-    if match["parts"] != "52" and not (before or _LATER_FOLLOWS.match(match.string, match.end())):
+    is_time = _follows_for(match) or _LATER_FOLLOWS.match(match.string, match.end())
+    if match["parts"] != "52" and not is_time:
         return None  # a fraction or a date
     return _plural(match["n"], _PARTS[match["parts"]])
 
 
 def _glued(match: re.Match[str]) -> str | None:
     """ "10d" is "days", "5y" is "years"; not "2d" and "3d", unless a time is meant."""
-    if match["unit"] == "d" and match["n"] in ("2", "3") and not _stands_for_time(match):
+    if match["unit"] == "d" and match["n"] in ("2", "3") and not _is_time(match):
         return None
     return _PERIODS[match["unit"]] + ("" if match["n"] == "1" else "s")
 
 
-def _stands_for_time(match: re.Match[str]) -> bool:
-    text = match.string
-    before = _BEFORE_PERIOD.search(text, max(0, match.start() - 7), match.start())
-    return before is not None or _AGO_FOLLOWS.match(text, match.end()) is not None
+def _follows_for(match: re.Match[str]) -> bool:
+    """Whether "for", "past", "since" or the like is before it."""
+    return _BEFORE_PERIOD.search(match.string, max(0, match.start() - 7), match.start()) is not None
+
+
+def _is_time(match: re.Match[str]) -> bool:
+    return _follows_for(match) or _AGO_FOLLOWS.match(match.string, match.end()) is not None
 
 
 def _aged(match: re.Match[str]) -> str:
@@ -246,11 +246,14 @@ def _aged(match: re.Match[str]) -> str:
     unit = {"y": "year", "m": "month", "w": "week", "d": "day"}[match["unit"].lower()]
     if match["old"] is not None:
         return unit
-    is_age = _AGE_BEFORE.search(match.string, max(0, match.start() - 8), match.start())
-    is_age = is_age or _PERSON_FOLLOWS.match(match.string, match.end())
-    if match["age"].lower().startswith("mo") and (_stands_for_time(match) or not is_age):
+    if match["age"].lower().startswith("mo") and (_is_time(match) or not _is_of_person(match)):
         return unit if match["n"] == "1" else f"{unit}s"
     return f"{unit} old"
+
+
+def _is_of_person(match: re.Match[str]) -> bool:
+    aged = _AGE_BEFORE.search(match.string, max(0, match.start() - 8), match.start())
+    return aged is not None or _PERSON_FOLLOWS.match(match.string, match.end()) is not None
 
 
 def _after_or_with(match: re.Match[str]) -> str:

@@ -254,11 +254,13 @@ class LookAlikes:
         return in_capitals or _AFTER_TITLE.search(before) is not None
 
     def _is_brand(self, written: Written) -> bool:
-        """ "dressed with Op-Site", "takes Tylenol PM"."""
-        if written.stem == "PM":
-            return _SLEEP_AID_BEFORE.search(self._before(written, _REACH)) is not None
+        """ "dressed with Op-Site"."""
         follows = _BRAND_FOLLOWS.match(self._text, written.end)
         return follows is not None and _IN_SENTENCE_BEFORE.search(self._before(written)) is not None
+
+    def _is_of_sleep_aid(self, written: Written) -> bool:
+        """ "Tylenol PM"."""
+        return _SLEEP_AID_BEFORE.search(self._before(written)) is not None
 
     def _is_web_ending(self, written: Written) -> bool:
         return _WEB_NAME_BEFORE.search(self._before(written)) is not None
@@ -432,7 +434,8 @@ def _rules_of(stem: str) -> tuple[Callable[[LookAlikes, Written], bool], ...]:
         LookAlikes._is_latin: stem in ("os", "se") or lower == "vas",
         LookAlikes._is_function_word: stem.isupper() and lower in STOP_WORDS,
         LookAlikes._is_name: True,
-        LookAlikes._is_brand: stem == "PM" or (stem[0].isupper() and stem[1:].islower()),
+        LookAlikes._is_brand: stem[0].isupper() and stem[1:].islower(),
+        LookAlikes._is_of_sleep_aid: stem == "PM",
         LookAlikes._is_web_ending: stem in _WEB_ENDINGS,
         LookAlikes._masks_name: stem == "ABC",
         LookAlikes._is_initials: is_dotted and stem.isupper() and plain not in _DEGREES,

@@ -123,8 +123,8 @@ class NoteReader:
         meanings, own = self._meanings(found, definitions)
         if own:  # defined by this note, and not in the inventory
             found = without_overlaps([*found, *ShortFormFinder(own, exact=True)(text, note.tokens)])
-        if letters := [found for section in covering for found in _header_letter(text, section)]:
-            found = without_overlaps([*found, *letters])
+        if of_headers := [each for section in covering for each in _header_letter(text, section)]:
+            found = without_overlaps([*found, *of_headers])
         starts = [section.start for section in covering]
         occurrences = []
         for each in found:
