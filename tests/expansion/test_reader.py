@@ -106,6 +106,14 @@ def test_what_a_note_says_itself(text: str, expected: list[tuple[str, str | None
     assert meanings(text) == expected
 
 
+def test_a_form_with_one_sense_written_as_in_the_inventory_needs_no_ranking() -> None:
+    senses = [("vs", "versus"), ("Cr", "creatinine"), ("TIA", "transient ischemic attack"), ("low", "lower")]
+    read = NoteReader(SenseInventory.from_senses([Sense(*each) for each in senses]))
+    text = "TIA vs CVA, Cr 1.2; VS, cr and tia, too low"
+    found = {text[each.start : each.end]: each.defined for each in read(text)}
+    assert {written for written, defined in found.items() if defined is not None} == {"TIA", "vs", "Cr"}
+
+
 HEADERS = NoteReader(
     SenseInventory.from_senses(
         [

@@ -8,15 +8,15 @@ from lmcells.notes.tokens import STOP_WORDS
 
 TITLES = frozenset("dr mr mrs ms miss prof professor sr jr st".split())
 UNITS = frozenset(
-    "am cm dl ft gm gms hz kcal kg km lb lbs mcg meq mg min mins ml mm mmhg ms nd ng nm oz pg pm rd sec secs th ug "
-    "vs".split()
+    "am cm dl ft gm gms hz kcal kg km lb lbs mcg meq mg min mins ml mm mmhg ms nd ng nm oz pg pm rd sec secs th "
+    "ug".split()
 )
 MONTHS = frozenset("jan feb mar apr may jun jul aug sep sept oct nov dec".split())
 STATES = frozenset(
     "AL AK AZ AR CA CO CT DC DE FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV NH NJ NM NY NC ND OH OK OR "
     "PA RI SC SD TN TX UT VT VA WA WV WI WY".split()
 )
-AFTER_NUMBERS = (UNITS | MONTHS | frozenset("hr hrs mo mos st wk wks yr yrs".split())) - {"vs"}
+AFTER_NUMBERS = UNITS | MONTHS | frozenset("hr hrs mo mos st wk wks yr yrs".split())
 """Units and ordinals, after a number: "HR 82" is a heart rate, "24 HR" is not."""
 CANNOT_FOLLOW_THE = frozenset(word for word in STOP_WORDS if len(word) < 4) - frozenset(
     "all few off out own".split()

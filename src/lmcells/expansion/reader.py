@@ -254,7 +254,7 @@ def _header_letter(text: str, section: Section) -> Iterator[Found]:
 
 
 def _is_plain_acronym(text: str, found: Found) -> bool:
-    """Whether it is written exactly as in the inventory: three capitals or more, or mixed case such as "Cr".
+    """Whether it is written exactly as in the inventory: three capitals or more, or small letters, as in "Cr" and "vs".
 
     In any case if it has a slash or an ampersand ("p/w", "T&C"). Not an English word, such as "LOW" and "RICE": its
     ordinary reading competes with the sense.
@@ -262,7 +262,7 @@ def _is_plain_acronym(text: str, found: Found) -> bool:
     written = text[found.start : found.end]
     if ("/" in written or "&" in written) and len(written) > 2:
         return written.lower() == found.short_form.lower()
-    if written != found.short_form or written.islower():
+    if written != found.short_form:
         return False
     if not written.isupper():
         return len(written) > 1 and written.lower() not in NOT_SHORTHAND
