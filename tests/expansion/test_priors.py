@@ -33,6 +33,18 @@ def test_priors_are_added_to_the_log_odds() -> None:
     assert probabilities[1] / (1 - sum(probabilities)) == pytest.approx(np.e)
 
 
+def test_a_weight_of_the_log_odds_makes_less_sure_of_the_same_sense() -> None:
+    calibration = Calibration(none_score=0.0)
+    given = {"prior": [1.0, 0.0], "none_prior": -1.0, "ordinary": 0.5}
+    plain, _ = calibration.judge(np.array([2.0, 1.0]), **given)
+    halved, _ = calibration.judge(np.array([2.0, 1.0]), **given, weight=0.5)
+    odds = np.exp([3.0, 1.0, -1.0, 0.5])
+    assert plain == pytest.approx((odds / odds.sum())[:2])
+    assert halved == pytest.approx((odds**0.5 / (odds**0.5).sum())[:2])
+    assert SensePriors({}).weight == 1
+    assert SensePriors({"PT": {"patient": 0.9, "": 0.1}}).weight < 1
+
+
 def test_priors_move_senses_and_none_and_say_nothing_of_other_short_forms(tmp_path: Path) -> None:
     SensePriors({"PT": {"patient": 0.7, "physical therapy": 0.2, "": 0.1}}).save(tmp_path)
     priors = SensePriors.load(tmp_path)

@@ -339,7 +339,12 @@ class Expander:
             senses = [senses[at] for at in allowed]
             own, shared, prior = own[allowed], shared[allowed], [prior[at] for at in allowed]
         probabilities, abstained = self.calibration.judge(
-            own, shared, prior=prior, none_prior=none_prior, ordinary=ordinary
+            own,
+            shared,
+            prior=prior,
+            none_prior=none_prior,
+            ordinary=ordinary,
+            weight=lexicon.priors.weight,
         )
         if abstained == ORDINARY_WORD:
             return None
