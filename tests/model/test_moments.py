@@ -62,17 +62,20 @@ def test_projecting_the_tables_first_gives_the_same_moments() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 4, 9, 100])
-@pytest.mark.parametrize("floor", [0.0, 1e-3])
+@pytest.mark.parametrize(("floor", "keeps_all"), [(0.0, True), (1e-3, True), (1e-3, False)])
 def test_moments_in_blocks_are_those_of_all_words_at_once(
-    block: int, floor: float, monkeypatch: pytest.MonkeyPatch
+    block: int, floor: float, keeps_all: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lmcells.model.moments, "_WORD_BLOCK", block)
     torch.manual_seed(0)
     from_words, from_metadata = random_values(9, 3), random_values(5, 3)
     heads = GaussianHeads(3, cell_dim=6).double()
     sections = torch.randint(5, (9, 4), dtype=torch.int32)
-    found = blocked_moments(from_words, from_metadata, sections, heads=heads, variance_floor=floor)
+    kept = None if keeps_all else torch.rand(9, 4, 3) < 0.7
+    found = blocked_moments(from_words, from_metadata, sections, kept, heads=heads, variance_floor=floor)
     hidden = (from_words.unsqueeze(1) + from_metadata[sections]).relu()
+    if kept is not None:
+        hidden = hidden * kept
     expected = mixture_moments(heads(hidden), variance_floor=floor)
     leaves = [from_words, from_metadata, *heads.parameters()]
     assert_same_moments(found, expected)

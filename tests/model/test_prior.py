@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from lmcells.model import NULL_METADATA, SectionDraws, kl_divergence
+from lmcells.model.moments import mixture_moments
 from model.tiny import tiny_config, tiny_model
 
 
@@ -43,20 +44,23 @@ def test_the_word_table_keeps_metadata_out_of_the_moment_table() -> None:
     torch.testing.assert_close(picked.a1, moments.a1[[4, 2]])
 
 
-def test_dropout_of_the_hidden_layer_drops_whole_units_of_a_word() -> None:
-    """h / keep where a unit is kept, 0 where it is dropped, whichever section it meets."""
+def test_the_hidden_layer_is_dropped_out_for_each_word_and_drawn_section() -> None:
     prior = tiny_model(hidden_dim=64).prior
-    for rate in (0.0, 0.25):
-        prior.hidden_dropout.p = rate
-        from_words, from_metadata = prior.project(prior.words.weight)
-        hidden = (from_words.unsqueeze(1) + from_metadata).relu()  # (13, 6, 64)
-        plain = prior.eval().project(prior.words.weight)
-        expected = (plain[0].unsqueeze(1) + plain[1]).relu() / (1 - rate)
-        prior.train()
-        dropped = from_words < -1000  # (13, 64)
-        assert bool(dropped.any()) == (rate > 0)
-        torch.testing.assert_close(hidden, expected.masked_fill(dropped.unsqueeze(1), 0.0))
-    assert 0.15 < dropped.double().mean() < 0.35
+    sections = torch.randint(6, (13, 4))
+    from_words, from_metadata = prior.project(prior.words.weight)
+    plain = (from_words.unsqueeze(1) + from_metadata[sections]).relu()  # (13, 4, 64)
+    prior.hidden_dropout.p = 0.25
+    torch.manual_seed(0)
+    found = prior.moments(SectionDraws(sections=sections), variance_floor=1e-3)
+    torch.manual_seed(0)
+    kept, scale = prior.hidden_dropout.draw(plain.shape)
+    assert kept is not None
+    assert 0.2 < (~kept).double().mean() < 0.3
+    assert not torch.equal(kept[:, 0], kept[:, 1])
+    expected = mixture_moments(prior.heads(plain * kept / 0.75), variance_floor=1e-3)
+    assert scale == 1 / 0.75
+    for name in ("a0", "a1", "a2", "a3"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name))
 
 
 def test_the_moment_table_and_the_center_are_dropped_out_in_training_only() -> None:

@@ -84,14 +84,15 @@ def blocked_moments(
     from_words: Tensor,
     from_metadata: Tensor,
     sections: Tensor,
+    kept: Tensor | None = None,
     *,
     heads: "GaussianHeads",
     variance_floor: float,
 ) -> Moments:
-    """`mixture_moments` of heads(h), h = relu(from_words[u] + from_metadata[sections[u]]), on the CPU.
+    """`mixture_moments` of heads(h), on the CPU: h = relu(from_words[u] + from_metadata[sections[u]]), 0 where not kept.
 
-    (U, H), (M, H), (U, n) -> U rows, in blocks of words that fit the cache, with a backward written by hand. All
-    of h is (U, n, H), 25 MB at 10,000 words, and autograd would write and read it a dozen times; here only
+    (U, H), (M, H), (U, n), (U, n, H) -> U rows, in blocks of words that fit the cache, with a backward written by
+    hand. All of h is (U, n, H), 25 MB at 10,000 words, and autograd would write and read it a dozen times; here only
     (U, n) and (U, H) leave the cache: a1 = W (mean h/v) + b a0, and |W h + b|^2 = h . (W'W h + 2 W'b) + |b|^2. The
     products must be true float32: with TF32 a1 and a2 would round apart and no longer cancel.
     """
@@ -101,6 +102,7 @@ def blocked_moments(
             from_words.to(weight.dtype),
             from_metadata.to(weight.dtype),
             sections,
+            kept,
             heads.log_variance.weight[0],
             heads.log_variance.bias[0],
             weight.T @ weight,
@@ -120,6 +122,7 @@ class _BlockedMoments(torch.autograd.Function):
         from_words: Tensor,
         from_metadata: Tensor,
         sections: Tensor,
+        kept: Tensor | None,
         u: Tensor,
         c: Tensor,
         square: Tensor,  # G: (H, H), symmetric
@@ -129,14 +132,16 @@ class _BlockedMoments(torch.autograd.Function):
         (n_words, n_draws), dim = sections.shape, from_words.shape[1]
         raw, length, precision = (from_words.new_empty(n_words, n_draws) for _ in range(3))
         weighted = torch.empty_like(from_words)
-        for rows, hidden in _hidden_by_block(from_words, from_metadata, sections):
+        for rows, hidden in _hidden_by_block(from_words, from_metadata, sections, kept):
             flat = hidden.view(-1, dim)  # (r * n, H)
             torch.addmv(c, flat, u, out=raw[rows].view(-1))
             torch.exp(-raised(raw[rows], floor), out=precision[rows])
             applied = torch.addmm(linear, flat, square)  # G h + g
             torch.sum(applied.mul_(flat), dim=1, out=length[rows].view(-1))
             weighted[rows] = torch.bmm(precision[rows].unsqueeze(1), hidden).squeeze(1)
-        ctx.save_for_backward(from_words, from_metadata, sections, u, square, linear, raw, length, precision)
+        ctx.save_for_backward(
+            from_words, from_metadata, sections, kept, u, square, linear, raw, length, precision
+        )
         ctx.floor = floor
         quadratic, log_variance = (length * precision).mean(dim=1), raised(raw, floor)
         return precision.mean(dim=1), weighted / n_draws, quadratic, log_variance.mean(dim=1)
@@ -144,7 +149,8 @@ class _BlockedMoments(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        from_words, from_metadata, sections, u, square, linear, raw, length, precision = ctx.saved_tensors
+        from_words, from_metadata, sections, kept, *rest = ctx.saved_tensors
+        u, square, linear, raw, length, precision = rest
         n_draws, dim = sections.shape[1], from_words.shape[1]
         of_a0, of_weighted, of_quadratic, of_a3 = (grad / n_draws for grad in grads)
         grad_words, grad_metadata = torch.empty_like(from_words), torch.zeros_like(from_metadata)
@@ -154,7 +160,7 @@ class _BlockedMoments(torch.autograd.Function):
         # d log v / d raw is the share of the network's own variance in v.
         own_share = torch.sigmoid(raw - math.log(ctx.floor)) if ctx.floor > 0 else torch.ones_like(raw)
         with full_precision(u):
-            for rows, hidden in _hidden_by_block(from_words, from_metadata, sections):
+            for rows, hidden in _hidden_by_block(from_words, from_metadata, sections, kept):
                 flat = hidden.view(-1, dim)
                 to_precision = torch.bmm(hidden, of_weighted[rows].unsqueeze(2)).squeeze(2)  # (r, n)
                 to_precision.add_(of_a0[rows].unsqueeze(1))
@@ -174,18 +180,19 @@ class _BlockedMoments(torch.autograd.Function):
                 torch.sum(through.view_as(hidden), dim=1, out=grad_words[rows])
                 grad_metadata.index_add_(0, sections[rows].flatten(), through)
         grad_linear, grad_u = grad_vectors.unbind(dim=1)
-        return grad_words, grad_metadata, None, grad_u, grad_c, grad_square, grad_linear, None
+        return grad_words, grad_metadata, None, None, grad_u, grad_c, grad_square, grad_linear, None
 
 
 def _hidden_by_block(
-    from_words: Tensor, from_metadata: Tensor, sections: Tensor
+    from_words: Tensor, from_metadata: Tensor, sections: Tensor, kept: Tensor | None
 ) -> Iterator[tuple[slice, Tensor]]:
     """Rows, and their h: (r, n, H)."""
     (n_words, n_draws), dim = sections.shape, from_words.shape[1]
     for start in range(0, n_words, _WORD_BLOCK):
         rows = slice(start, min(start + _WORD_BLOCK, n_words))
         hidden = from_metadata.index_select(0, sections[rows].flatten()).view(-1, n_draws, dim)
-        yield rows, hidden.add_(from_words[rows].unsqueeze(1)).relu_()
+        hidden.add_(from_words[rows].unsqueeze(1)).relu_()
+        yield rows, hidden if kept is None else hidden.mul_(kept[rows])
 
 
 def row_products(query: Tensor, table: Tensor, index: Tensor) -> Tensor:

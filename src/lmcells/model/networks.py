@@ -16,7 +16,6 @@ from lmcells.model.moments import Moments, blocked_moments, mixture_moments
 from lmcells.model.recurrence import BidirectionalLstm
 
 _VALUES = 1 << 16  # of two random bytes
-_FAR_BELOW = -1e4
 LOG_VARIANCES = (-3.5, -1.5)  # of BSG at the start
 
 
@@ -27,14 +26,20 @@ class Dropout(nn.Dropout):
     """
 
     def forward(self, values: Tensor) -> Tensor:
-        n_dropped = round(self.p * _VALUES)
-        of_torch = values.device.type != "cpu" or torch.compiler.is_compiling() or n_dropped in (0, _VALUES)
+        of_torch = values.device.type != "cpu" or torch.compiler.is_compiling() or self.p == 1
         if not self.training or of_torch:
             return super().forward(values)
-        n = values.numel()
+        kept, scale = self.draw(values.shape)
+        return values if kept is None else values * torch.mul(kept, scale).to(values.dtype)
+
+    def draw(self, shape: torch.Size) -> tuple[Tensor | None, float]:
+        """Which values of this shape are kept, and what they are multiplied by; None keeps all. On the CPU."""
+        n, n_dropped = shape.numel(), min(round(self.p * _VALUES), _VALUES - 1) if self.training else 0
+        if n_dropped == 0:
+            return None, 1.0
         drawn = torch.empty((n + 3) // 4, dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
         kept = drawn.view(torch.int16)[:n] >= n_dropped - _VALUES // 2  # of uniform int16, four in each draw
-        return values * torch.mul(kept, _VALUES / (_VALUES - n_dropped)).to(values.dtype).view(values.shape)
+        return kept.view(shape), _VALUES / (_VALUES - n_dropped)
 
 
 def embed_metadata(table: nn.Embedding, metadata: Tensor) -> Tensor:
@@ -254,32 +259,35 @@ class ModelNetwork(nn.Module):
     def project(self, words: Tensor) -> tuple[Tensor, Tensor]:
         """W_w R_w + b of word vectors and W_m R_m of all metadata, so that h = ReLU of their sum: (U, H), (M, H).
 
-        Each table is projected once, with one dropout mask; the dropout of h is drawn once for each word.
+        Each table is projected once, with one dropout mask.
         """
         for_words, for_metadata = self.hidden.weight.chunk(2, dim=1)  # (H, E) each
         from_words = functional.linear(self.dropout(words), for_words, self.hidden.bias)
-        from_metadata = functional.linear(self.dropout(self.metadata.weight), for_metadata)
-        rate = self.hidden_dropout.p
-        if not self.training or rate == 0:
-            return from_words, from_metadata
-        # ReLU((x + y) / keep) is ReLU(x + y) / keep, and 0 where x is far below any y.
-        kept = torch.rand_like(from_words, dtype=torch.float32) >= rate
-        return torch.where(kept, from_words / (1 - rate), _FAR_BELOW), from_metadata / (1 - rate)
+        return from_words, functional.linear(self.dropout(self.metadata.weight), for_metadata)
 
     def moments(self, draws: SectionDraws, *, variance_floor: float) -> Moments:
-        """The moment table of a step: a row for each word of `draws`, a mixture over its drawn sections."""
+        """The moment table of a step: a row for each word of `draws`, a mixture over its drawn sections.
+
+        The dropout of h is drawn for each word and drawn section.
+        """
         sections = draws.sections
         if sections is None:
             raise ValueError("draws.sections is None; the LMC needs sections (U, n) drawn for every row.")
         words = self.words.weight if draws.words is None else self.words(draws.words)  # (U, E)
         from_words, from_metadata = self.project(words)  # (U, H), (M, H)
         if sections.device.type == "cpu" and not torch.compiler.is_compiling():
+            kept, scale = self.hidden_dropout.draw(torch.Size((*sections.shape, from_words.shape[1])))
             return blocked_moments(
-                from_words, from_metadata, sections, heads=self.heads, variance_floor=variance_floor
+                from_words * scale,  # as ReLU(x) times the scale
+                from_metadata * scale,
+                sections,
+                kept,
+                heads=self.heads,
+                variance_floor=variance_floor,
             )
         hidden = (from_words.unsqueeze(1) + functional.embedding(sections, from_metadata)).relu()  # (U, n, H)
         # Tensor cores make the (U, n, d) means cheap, and the moments of rounded means still cancel.
-        return mixture_moments(self.heads(hidden), variance_floor=variance_floor)
+        return mixture_moments(self.heads(self.hidden_dropout(hidden)), variance_floor=variance_floor)
 
 
 class WordPrior(nn.Module):
