@@ -89,7 +89,7 @@ def blocked_moments(
     heads: "GaussianHeads",
     variance_floor: float,
 ) -> Moments:
-    """`mixture_moments` of heads(h), on the CPU: h = relu(from_words[u] + from_metadata[sections[u]]), 0 where not kept.
+    """`mixture_moments` of heads(h), on the CPU: h = relu(from_words[u] + from_metadata[sections[u]]), 0 unless kept.
 
     (U, H), (M, H), (U, n), (U, n, H) -> U rows, in blocks of words that fit the cache, with a backward written by
     hand. All of h is (U, n, H), 25 MB at 10,000 words, and autograd would write and read it a dozen times; here only
