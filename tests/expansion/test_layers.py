@@ -16,7 +16,7 @@ from lmcells import Expander
 from lmcells.errors import InputError, InventoryError
 from lmcells.expansion import Expansion, Sense, SenseInventory, load_inventory
 from lmcells.expansion.inventory import SenseRule
-from lmcells.expansion.inventory_files import load_rules, read_rules
+from lmcells.expansion.inventory_files import as_rules, load_rules, read_rules
 from lmcells.expansion.layers import ContextRules, extend
 from lmcells.notes.note import Note
 from lmcells.notes.sections import load_aliases
@@ -133,6 +133,80 @@ def test_all_bad_rows_are_found_with_their_lines(tmp_path: Path) -> None:
         "entry 1 (line 2)",
         "entry 2 (line 4)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("sectoin", "section"),
+        ("catgeory", "category"),
+        ("Sections", "section"),
+        ("actoin", "action"),
+        ("form", "forms"),
+        ("Short Form", "short_form"),
+        ("wehre", "where"),
+        ("comments", "comment"),
+    ],
+)
+def test_a_misspelt_key_is_no_condition(tmp_path: Path, name: str, meant: str) -> None:
+    message = f"{name.lower()!r} looks like a misspelt {meant!r}"
+    entry = rule("MS", "mitral stenosis", "pin") | {name: "Cardiology"}
+    (tmp_path / "site.csv").write_text(f"{','.join(entry)}\n{','.join(entry.values())}\n")
+    (tmp_path / "site.json").write_text(json.dumps([entry]))
+    for path, place in (("site.csv", "line 2"), ("site.json", r"entry 1 \(line 1\)")):
+        with pytest.raises(InventoryError, match=f"{path}, {place}: {message}"):
+            load_rules(tmp_path / path)
+    with pytest.raises(InventoryError, match=f"entry 1: {message}"):
+        extend(BASE, [entry])
+
+
+@pytest.mark.parametrize(("name", "meant"), [("sectoin", "section"), ("catgeory", "category")])
+def test_a_condition_is_not_misspelt_either(tmp_path: Path, name: str, meant: str) -> None:
+    message = f"{name!r} looks like a misspelt {meant!r}. Correct it, or rename the metadata."
+    (tmp_path / "site.csv").write_text(
+        f"short_form,long_form,action,where\nMS,mitral stenosis,pin,ward=B2; {name}=x\n"
+    )
+    assert read_rules(tmp_path / "site.csv")[1] == [f"line 2: {message}"]
+    with pytest.raises(InventoryError, match=message):
+        extend(BASE, [rule("MS", "mitral stenosis", "pin", where={name: "x"})])
+    with pytest.raises(InventoryError, match=message):
+        SenseRule(Sense("MS", "mitral stenosis"), "pin", ((name, "x"),))
+
+
+def test_other_metadata_are_conditions_whatever_their_names() -> None:
+    names = (
+        "ward",
+        "station",
+        "session",
+        "sector",
+        "subsection",
+        "subcategory",
+        "location",
+        "note_type",
+        "concept",
+    )
+    (found,) = as_rules(
+        [rule("MS", "mitral stenosis", "pin", where={"form": "H&P"}, **dict.fromkeys(names, "x"))]
+    )
+    assert found.where == tuple(sorted({"form": "H&P", **dict.fromkeys(names, "x")}.items()))
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("section=PLAN; Section=HPI", "'where' has a condition twice"),
+        ("section=PLAN and ward=B2", "'where' has a condition with two '='. Separate conditions by ';'"),
+    ],
+)
+def test_conditions_that_could_never_hold_together_are_refused(
+    tmp_path: Path, where: str, message: str
+) -> None:
+    (tmp_path / "site.csv").write_text(f"short_form,long_form,action,where\nMS,x,pin,{where}\n")
+    with pytest.raises(InventoryError, match=f"line 2: {message}"):
+        load_rules(tmp_path / "site.csv")
+    (tmp_path / "site.csv").write_text("short_form,long_form,section,Section\nMS,x,PLAN,HPI\n")
+    with pytest.raises(InventoryError, match="two columns 'section'"):
+        load_rules(tmp_path / "site.csv")
 
 
 def test_rules_are_no_inventory_of_their_own(tmp_path: Path) -> None:

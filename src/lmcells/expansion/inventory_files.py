@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.errors import InputError, InventoryError
-from lmcells.expansion.inventory import ALL_SENSES, Sense, SenseInventory, SenseRule
+from lmcells.expansion.inventory import ALL_SENSES, Sense, SenseInventory, SenseRule, refuse_misspelt
 from lmcells.files import atomic_write, explain_unwritable
 
 COLUMNS = ("short_form", "long_form", "forms", "concept_id", "error_prone")
@@ -144,6 +144,8 @@ def _table_entries(text: str) -> Iterator[tuple[str, Any]]:
                 f"the inventory has no column {missing[0]!r}. Found: {', '.join(names) or 'none'}; needed: "
                 f"{', '.join(COLUMNS[:2])}; others: {', '.join((*COLUMNS[2:], *_RULE_COLUMNS))}, metadata."
             )
+        if twice := next((name for name in filter(None, names) if names.count(name) > 1), None):
+            raise InventoryError(f"the inventory has two columns {twice!r}. Keep one.")
         while True:
             line = rows.line_num + 1
             row = next(rows, None)
@@ -164,8 +166,12 @@ def _from_cells(names: list[str], row: list[str]) -> dict[str, Any] | InventoryE
     cells: dict[str, Any] = dict(zip(names, row, strict=False))
     forms, where = cells.get("forms"), cells.get("where") or ""
     cells["forms"] = [form for form in forms.split(SEPARATOR) if form.strip()] if forms else None
-    pairs = [each.partition("=") for each in where.split(SEPARATOR) if each.strip()]
-    cells["where"] = {name: value for name, _, value in pairs}
+    pairs = [each.partition("=")[::2] for each in where.split(SEPARATOR) if each.strip()]
+    if any("=" in value for _, value in pairs):
+        return InventoryError(f"'where' has a condition with two '='. Separate conditions by {SEPARATOR!r}.")
+    cells["where"] = {name.strip().lower(): value for name, value in pairs}
+    if len(cells["where"]) < len(pairs):
+        return InventoryError("'where' has a condition twice. All must hold: give each value its own row.")
     return {name: cell for name, cell in cells.items() if not isinstance(cell, str) or cell.strip()}
 
 
@@ -218,6 +224,9 @@ def rule_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in given.items()
         if name not in ("", *_REMARKS) and not name.startswith("n_")
     }
+    for name in conditions:
+        advice = "Correct it; if it is other metadata, give it in 'where'."
+        refuse_misspelt(name, (*COLUMNS, *_RULE_COLUMNS, *_REMARKS), advice)
     if conditions and isinstance(where, Mapping):
         fields["where"] = conditions | dict(where)
     return fields

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from lmcells.errors import InventoryError
 from lmcells.expansion import Candidate, Expansion
 from lmcells.expansion.expansion import Source
 from lmcells.expansion.inventory import Action
@@ -125,7 +126,10 @@ class RuleMessage(Message):
     @model_validator(mode="before")
     @classmethod
     def _read_as_in_files(cls, given: object) -> object:
-        return rule_fields(given) if isinstance(given, dict) else given
+        try:
+            return rule_fields(given) if isinstance(given, dict) else given
+        except InventoryError as error:
+            raise ValueError(str(error)) from error
 
 
 class InventoryEdits(Message):
