@@ -316,6 +316,20 @@ def test_rules_read_the_metadata_of_notes(shipped: Expander) -> None:
     assert shipped("MS", inventory=pin, metadata={"Category": "ECHO", "WARD": "B2"})[0].source == "pinned"
 
 
+def test_a_missing_value_meets_no_condition() -> None:
+    mine = extend(
+        BASE, [rule("MS", "mitral stenosis", "pin", ward="*"), rule("MS", action="forbid", ward="7")]
+    )
+    senses = ["multiple sclerosis", "mitral stenosis"]
+    for missing in (None, float("nan"), "", " "):
+        found = ContextRules(mine, load_aliases())("MS", "", {"ward": missing})
+        assert found is not None
+        assert found.pinned is None
+        assert len(found.senses) == len(senses)
+    for seven in (7, 7.0, "7"):
+        assert ContextRules(mine, load_aliases())("MS", "", {"ward": seven, 5: "x"}).senses == ()  # type: ignore
+
+
 def test_layers_of_files_lie_over_the_shipped_inventory(tmp_path: Path) -> None:
     (tmp_path / "site.csv").write_text(
         "short_form,long_form,action\nMS,mitral stenosis,pin\nQZX,quartz oxide,\n"

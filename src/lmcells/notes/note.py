@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+_MISSING = ("None", "nan", "NaT", "<NA>")  # Python's and those of pandas
+
 
 def given_id(note_id: str) -> str:
     """Return the id in the note's own file if that names a source ("clinic/7" of "train/clinic/7"), else the whole id.
@@ -26,6 +28,14 @@ class Section(NamedTuple):
     start: int
     body_start: int
     end: int
+
+
+def metadata_text(value: object) -> str:
+    """Return a value of metadata as text: 7.0, as in a column of numbers with gaps, is 7; a missing one is empty."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    text = str(value)
+    return "" if text in _MISSING and not isinstance(value, str) else text
 
 
 @dataclass(frozen=True, slots=True)
