@@ -40,11 +40,21 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 # Accepts a list, as JSON arrays are; stops at the first mistake.
 Several = Annotated[tuple[Item, ...], Field(strict=False, fail_fast=True)]
 
+
+def _pairs(given: object) -> object:
+    """Read an object as sorted pairs, which are hashable."""
+    if not isinstance(given, dict):
+        return given
+    if not all(isinstance(value, str) for value in given.values()):
+        raise ValueError("its values must be strings, such as 'Echo' or '7'")
+    return tuple(sorted(given.items()))
+
+
 _METADATA: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "string"}}
 _METADATA |= {"examples": [{"category": "Cardiology"}]}
 Metadata = Annotated[  # an object in JSON; pairs here, which are hashable
     tuple[tuple[str, str], ...],
-    BeforeValidator(lambda given: tuple(sorted(given.items())) if isinstance(given, dict) else given),
+    BeforeValidator(_pairs),
     PlainSerializer(dict),
     WithJsonSchema(_METADATA),
 ]
