@@ -209,6 +209,17 @@ def test_conditions_that_could_never_hold_together_are_refused(
         load_rules(tmp_path / "site.csv")
 
 
+def test_a_short_form_is_pinned_once_in_a_place(tmp_path: Path) -> None:
+    path = tmp_path / "site.csv"
+    path.write_text(
+        "short_form,long_form,action,section\nMS,mitral stenosis,pin,\nMS,multiple sclerosis,pin,PLAN\n"
+        "MS,morphine sulfate,pin,\nMS,morphine sulfate,add,PLAN\n"
+    )
+    rules, problems = read_rules(path)
+    assert [place for place, _ in rules] == ["line 2", "line 3", "line 5"]
+    assert problems == ["line 4: 'MS' is already pinned there (line 2). Keep one."]
+
+
 def test_rules_are_no_inventory_of_their_own(tmp_path: Path) -> None:
     for row, message in (
         ("PT,x,forbid,", "line 2: forbid is a rule"),

@@ -99,10 +99,20 @@ def read_rules(path: Path) -> tuple[list[tuple[str, SenseRule]], list[str]]:
             except InventoryError as error:
                 problems.append(f"{place}: {error}")
                 continue
-            first = first_place.setdefault((rule.sense.key, rule.where), place)
+            sense = rule.sense
+            first = first_place.setdefault((sense.key, rule.where), place)
+            pinned = (
+                first_place.setdefault((sense.short_form, rule.where), place)
+                if rule.action == "pin"
+                else place
+            )
             if first != place:
-                again = f"{rule.sense.long_form!r} is already a sense of {rule.sense.short_form!r} ({first})"
+                again = f"{sense.long_form!r} is already a sense of {sense.short_form!r} ({first})"
                 problems.append(f"{place}: {again}. Put all its forms into one row.")
+            elif pinned != place:
+                problems.append(
+                    f"{place}: {sense.short_form!r} is already pinned there ({pinned}). Keep one."
+                )
             else:
                 rules.append((place, rule))
     except InventoryError as error:
