@@ -116,6 +116,17 @@ def test_every_format_says_the_same(tmp_path: Path, name: str, content: str) -> 
     ]
 
 
+def test_the_records_of_a_frame_are_rules() -> None:
+    records = [
+        rule("MS", "mitral stenosis", "pin", section=float("nan"), forms=None, concept_id=101.0),
+        rule("PT", "gait", float("nan"), section="PLAN", forms=float("nan"), concept_id=float("nan")),
+    ]
+    assert as_rules(records) == [
+        SenseRule(Sense("MS", "mitral stenosis", concept_id="101"), "pin"),
+        SenseRule(Sense("PT", "gait"), where=(("section", "PLAN"),)),
+    ]
+
+
 def test_all_bad_rows_are_found_with_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "site.csv"
     path.write_text(

@@ -14,6 +14,7 @@ from typing import Any
 from lmcells.errors import InputError, InventoryError
 from lmcells.expansion.inventory import ALL_SENSES, Sense, SenseInventory, SenseRule, refuse_misspelt
 from lmcells.files import atomic_write, explain_unwritable
+from lmcells.notes.note import is_missing
 
 COLUMNS = ("short_form", "long_form", "forms", "concept_id", "error_prone")
 SEPARATOR = ";"  # of forms, and of conditions, in a CSV file
@@ -209,6 +210,8 @@ def _rule(entry: Any) -> SenseRule:
         isinstance(forms, list | tuple) and all(isinstance(each, str) for each in forms)
     ):
         raise InventoryError("'forms' must be a list of strings.")
+    if isinstance(concept_id, float) and concept_id.is_integer():
+        concept_id = int(concept_id)
     if concept_id is not None and not isinstance(concept_id, str | int):
         raise InventoryError("'concept_id' must be a string or a number.")
     if error_prone and str(error_prone).strip().lower() not in _TRUE + _FALSE:
@@ -225,7 +228,7 @@ def _rule(entry: Any) -> SenseRule:
 
 def rule_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a rule, by their names in lower case. Other keys are conditions, unless they are remarks."""
-    given = {str(name).strip().lower(): value for name, value in entry.items() if value is not None}
+    given = {str(name).strip().lower(): value for name, value in entry.items() if not is_missing(value)}
     fields = {name: given.pop(name) for name in (*COLUMNS, *_RULE_COLUMNS) if name in given}
     fields["action"] = str(fields.get("action") or "").strip().lower() or "add"
     where = fields.get("where") or {}

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-_MISSING = ("None", "nan", "NaT", "<NA>")  # Python's and those of pandas
-
 
 def given_id(note_id: str) -> str:
     """Return the id in the note's own file if that names a source ("clinic/7" of "train/clinic/7"), else the whole id.
@@ -34,8 +32,12 @@ def metadata_text(value: object) -> str:
     """Return a value of metadata as text: 7.0, as in a column of numbers with gaps, is 7; a missing one is empty."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    text = str(value)
-    return "" if text in _MISSING and not isinstance(value, str) else text
+    return "" if is_missing(value) else str(value)
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value is None, or what pandas writes for a missing one."""
+    return not isinstance(value, str) and str(value) in ("None", "nan", "NaT", "<NA>")
 
 
 @dataclass(frozen=True, slots=True)
