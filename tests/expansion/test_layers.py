@@ -352,6 +352,15 @@ def test_a_missing_value_meets_no_condition() -> None:
         assert ContextRules(mine, load_aliases())("MS", "", {"ward": seven, 5: "x"}).senses == ()  # type: ignore
 
 
+def test_metadata_may_name_the_section_of_a_text_without_headers() -> None:
+    mine = extend(BASE, [rule("MS", "mitral stenosis", "pin", section="PAST MEDICAL HISTORY")])
+    rules, metadata = ContextRules(mine, load_aliases()), {"Section": "pmh"}
+    for section, is_pinned in (("", True), ("PLAN", False)):
+        found = rules("MS", section, metadata)
+        assert found is not None
+        assert (found.pinned is not None) == is_pinned
+
+
 def test_layers_of_files_lie_over_the_shipped_inventory(tmp_path: Path) -> None:
     (tmp_path / "site.csv").write_text(
         "short_form,long_form,action\nMS,mitral stenosis,pin\nQZX,quartz oxide,\n"

@@ -163,7 +163,8 @@ class ContextRules:
             str(name).lower(): " ".join(metadata_text(value).casefold().split())
             for name, value in (metadata or {}).items()
         }
-        given[SECTION] = canonical_name(self._aliases, section).casefold()
+        # Text under no header may be from a section that only its metadata name, as where each row is a section.
+        given[SECTION] = canonical_name(self._aliases, section or given.get(SECTION, "")).casefold()
         if short_form not in self._rules:
             self._rules[short_form] = list(self._compiled(short_form))
         allowed: set[int] = set()
