@@ -36,6 +36,13 @@ def test_an_english_word_is_none(word: str) -> None:
     assert word.lower() in NOT_SHORTHAND
 
 
+@pytest.mark.parametrize("word", ["aspects", "dress", "prism", "respect", "vain"])
+def test_an_english_word_is_not_a_name_made_of_letters(word: str) -> None:
+    find = ShortFormFinder(["ASPECTS", "DRESS", "PRISm", "ReSPECT", "VAIN"])
+    assert found(f"{word.capitalize()} or {word}", find) == []
+    assert len(found(f"the {word.upper()} study", find)) == 1
+
+
 @pytest.mark.parametrize(
     ("written", "short_form"),
     [

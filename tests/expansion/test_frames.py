@@ -87,6 +87,40 @@ def test_rules_read_the_metadata_columns(expander: Expander) -> None:
     assert [row["source"] for row in found] == ["pinned", "model"]
 
 
+def test_categories_of_polars_are_text(expander: Expander) -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"key": ["a", "b"], "text": ["HTN", None]}).cast(polars.Categorical)
+    (row,) = expander.expand_frame(frame, id="key").read_all().to_pylist()
+    assert (row["key"], row["written"]) == ("a", "HTN")
+
+
+def test_a_number_is_one_even_in_a_column_with_gaps(expander: Expander) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["Known MS."] * 2, "ward": [7, None]})  # 7.0 and nan
+    for ward in ("7", "*"):
+        pin = {"short_form": "MS", "long_form": "mitral stenosis", "action": "pin", "ward": ward}
+        found = expander.expand_frame(frame, metadata="ward", inventory=[pin]).read_all().to_pylist()
+        assert [row["source"] for row in found] == ["pinned", "model"]
+
+
+def test_a_column_of_several_types_is_refused_without_quoting_it(expander: Expander) -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(FormatError, match="each with values"):
+        expander.expand_frame(pandas.DataFrame([["HTN", "DM"]], columns=["text", "text"]))
+    with pytest.raises(FormatError, match="each with values") as refused:
+        expander.expand_frame(pandas.DataFrame({"text": [5, "Known MS."]}))
+    assert "Known" not in str(refused.value)
+    assert refused.value.__suppress_context__
+
+
+def test_columns_that_would_be_confused_are_refused(expander: Expander) -> None:
+    table = pa.Table.from_arrays([pa.array(["HTN"]), pa.array(["DM"])], names=["text", "text"])
+    with pytest.raises(FormatError, match="two columns 'text'"):
+        expander.expand_frame(table)
+    with pytest.raises(InputError, match="the id column 'start' has the name of an output column"):
+        expander.expand_frame(pa.table({"text": ["HTN"], "start": [1]}), id="start")
+
+
 def test_what_cannot_be_read_is_refused(expander: Expander) -> None:
     with pytest.raises(FormatError, match=r"no column 'texts'; columns found: .*Nearest: 'text'"):
         expander.expand_frame(pa.table({"text": ["a"]}), text="texts")

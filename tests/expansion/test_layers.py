@@ -16,7 +16,7 @@ from lmcells import Expander
 from lmcells.errors import InputError, InventoryError
 from lmcells.expansion import Expansion, Sense, SenseInventory, load_inventory
 from lmcells.expansion.inventory import SenseRule
-from lmcells.expansion.inventory_files import load_rules, read_rules
+from lmcells.expansion.inventory_files import as_rules, load_rules, read_rules
 from lmcells.expansion.layers import ContextRules, extend
 from lmcells.notes.note import Note
 from lmcells.notes.sections import load_aliases
@@ -116,6 +116,17 @@ def test_every_format_says_the_same(tmp_path: Path, name: str, content: str) -> 
     ]
 
 
+def test_the_records_of_a_frame_are_rules() -> None:
+    records = [
+        rule("MS", "mitral stenosis", "pin", section=float("nan"), forms=None, concept_id=101.0),
+        rule("PT", "gait", float("nan"), section="PLAN", forms=float("nan"), concept_id=float("nan")),
+    ]
+    assert as_rules(records) == [
+        SenseRule(Sense("MS", "mitral stenosis", concept_id="101"), "pin"),
+        SenseRule(Sense("PT", "gait"), where=(("section", "PLAN"),)),
+    ]
+
+
 def test_all_bad_rows_are_found_with_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "site.csv"
     path.write_text(
@@ -133,6 +144,91 @@ def test_all_bad_rows_are_found_with_their_lines(tmp_path: Path) -> None:
         "entry 1 (line 2)",
         "entry 2 (line 4)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("sectoin", "section"),
+        ("catgeory", "category"),
+        ("Sections", "section"),
+        ("actoin", "action"),
+        ("form", "forms"),
+        ("Short Form", "short_form"),
+        ("wehre", "where"),
+        ("comments", "comment"),
+    ],
+)
+def test_a_misspelt_key_is_no_condition(tmp_path: Path, name: str, meant: str) -> None:
+    message = f"{name.lower()!r} looks like a misspelt {meant!r}"
+    entry = rule("MS", "mitral stenosis", "pin") | {name: "Cardiology"}
+    (tmp_path / "site.csv").write_text(f"{','.join(entry)}\n{','.join(entry.values())}\n")
+    (tmp_path / "site.json").write_text(json.dumps([entry]))
+    for path, place in (("site.csv", "line 2"), ("site.json", r"entry 1 \(line 1\)")):
+        with pytest.raises(InventoryError, match=f"{path}, {place}: {message}"):
+            load_rules(tmp_path / path)
+    with pytest.raises(InventoryError, match=f"entry 1: {message}"):
+        extend(BASE, [entry])
+
+
+@pytest.mark.parametrize(("name", "meant"), [("sectoin", "section"), ("catgeory", "category")])
+def test_a_condition_is_not_misspelt_either(tmp_path: Path, name: str, meant: str) -> None:
+    message = f"{name!r} looks like a misspelt {meant!r}. Correct it, or rename the metadata."
+    (tmp_path / "site.csv").write_text(
+        f"short_form,long_form,action,where\nMS,mitral stenosis,pin,ward=B2; {name}=x\n"
+    )
+    assert read_rules(tmp_path / "site.csv")[1] == [f"line 2: {message}"]
+    with pytest.raises(InventoryError, match=message):
+        extend(BASE, [rule("MS", "mitral stenosis", "pin", where={name: "x"})])
+    with pytest.raises(InventoryError, match=message):
+        SenseRule(Sense("MS", "mitral stenosis"), "pin", ((name, "x"),))
+
+
+def test_other_metadata_are_conditions_whatever_their_names() -> None:
+    names = (
+        "ward",
+        "station",
+        "session",
+        "sector",
+        "subsection",
+        "subcategory",
+        "location",
+        "note_type",
+        "concept",
+    )
+    (found,) = as_rules(
+        [rule("MS", "mitral stenosis", "pin", where={"form": "H&P"}, **dict.fromkeys(names, "x"))]
+    )
+    assert found.where == tuple(sorted({"form": "H&P", **dict.fromkeys(names, "x")}.items()))
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("section=PLAN; Section=HPI", "'where' has a condition twice"),
+        ("section=PLAN and ward=B2", "'where' has a condition with two '='. Separate conditions by ';'"),
+    ],
+)
+def test_conditions_that_could_never_hold_together_are_refused(
+    tmp_path: Path, where: str, message: str
+) -> None:
+    (tmp_path / "site.csv").write_text(f"short_form,long_form,action,where\nMS,x,pin,{where}\n")
+    with pytest.raises(InventoryError, match=f"line 2: {message}"):
+        load_rules(tmp_path / "site.csv")
+    (tmp_path / "site.csv").write_text("short_form,long_form,section,Section\nMS,x,PLAN,HPI\n")
+    with pytest.raises(InventoryError, match="two columns 'section'"):
+        load_rules(tmp_path / "site.csv")
+
+
+def test_a_short_form_is_pinned_once_in_a_place(tmp_path: Path) -> None:
+    path = tmp_path / "site.csv"
+    path.write_text(
+        "short_form,long_form,action,section\nMS,mitral stenosis,pin,\nMS,multiple sclerosis,pin,PLAN\n"
+        "MS,morphine sulfate,pin,\nMS,morphine sulfate,add,PLAN\n"
+    )
+    rules, problems = read_rules(path)
+    assert [place for place, _ in rules] == ["line 2", "line 3", "line 5"]
+    assert problems == ["line 4: 'MS' is already pinned there (line 2). Keep one."]
 
 
 def test_rules_are_no_inventory_of_their_own(tmp_path: Path) -> None:
@@ -240,6 +336,29 @@ def test_rules_read_the_metadata_of_notes(shipped: Expander) -> None:
     sources = [found[0].source for found in shipped.pipe(notes, inventory=pin)]
     assert sources == ["pinned", "model", "model"]
     assert shipped("MS", inventory=pin, metadata={"Category": "ECHO", "WARD": "B2"})[0].source == "pinned"
+
+
+def test_a_missing_value_meets_no_condition() -> None:
+    mine = extend(
+        BASE, [rule("MS", "mitral stenosis", "pin", ward="*"), rule("MS", action="forbid", ward="7")]
+    )
+    senses = ["multiple sclerosis", "mitral stenosis"]
+    for missing in (None, float("nan"), "", " "):
+        found = ContextRules(mine, load_aliases())("MS", "", {"ward": missing})
+        assert found is not None
+        assert found.pinned is None
+        assert len(found.senses) == len(senses)
+    for seven in (7, 7.0, "7"):
+        assert ContextRules(mine, load_aliases())("MS", "", {"ward": seven, 5: "x"}).senses == ()  # type: ignore
+
+
+def test_metadata_may_name_the_section_of_a_text_without_headers() -> None:
+    mine = extend(BASE, [rule("MS", "mitral stenosis", "pin", section="PAST MEDICAL HISTORY")])
+    rules, metadata = ContextRules(mine, load_aliases()), {"Section": "pmh"}
+    for section, is_pinned in (("", True), ("PLAN", False)):
+        found = rules("MS", section, metadata)
+        assert found is not None
+        assert (found.pinned is not None) == is_pinned
 
 
 def test_layers_of_files_lie_over_the_shipped_inventory(tmp_path: Path) -> None:

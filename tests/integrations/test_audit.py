@@ -95,6 +95,22 @@ def test_only_the_owner_may_read_it_and_examples_may_be_left_out(
     assert main([*command, "--resume"]) == 0  # and is done
 
 
+def test_an_audit_of_other_notes_does_not_replace_an_edited_inventory(
+    notes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["audit", str(notes), "--output", str(tmp_path / "audit")]
+    assert main(command) == 0
+    edited = tmp_path / "audit" / "site_inventory.csv"
+    edited.write_text("short_form,long_form\nQXZ,mine\n")
+    assert main([*command, "--resume"]) == 0  # it is done
+    for change in (["--min-count", "1"], ["--no-context"]):
+        assert main([*command, "--resume", *change]) == 2
+        assert "was made from other notes or settings" in capsys.readouterr().err
+    assert edited.read_text() == "short_form,long_form\nQXZ,mine\n"
+    assert main([*command, "--min-count", "1", "--overwrite"]) == 0
+    assert "mine" not in edited.read_text()
+
+
 def test_neither_shards_nor_workers_change_the_tables(notes: Path, tmp_path: Path) -> None:
     audit(NoteFiles([notes]), tmp_path / "one")
     audit(NoteFiles([notes]), tmp_path / "many", shard_notes=1, workers=2)

@@ -94,6 +94,13 @@ def test_columns_of_a_table_can_be_named(tmp_path: Path) -> None:
     ]
 
 
+def test_a_number_of_json_is_written_as_in_other_files(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text('{"id": 1, "text": "HTN", "ward": 7.0, "bed": NaN, "floor": 1.5}\n')
+    notes, _ = read(path, columns=Columns(metadata=("ward", "bed", "floor")))
+    assert notes[0].metadata == {"ward": "7", "floor": "1.5"}
+
+
 def test_tab_separated_tables_are_read(tmp_path: Path) -> None:
     rows = [{"id": "1", "text": 'two\nlines, a\ttab and "quotes"'}]
     notes, _ = read(write_csv(tmp_path / "notes.tsv", rows, delimiter="\t"))

@@ -27,6 +27,14 @@ def names(text: str, rules: SectionRules = RULES) -> list[str]:
     return [section.name for section in rules(text)]
 
 
+def test_the_letters_of_a_soap_note_on_one_line_are_headers() -> None:
+    note = "S: cough x 3d. O: HR 110, clear. A: URI. P: rest, PT."
+    assert names(note) == ["SUBJECTIVE", "OBJECTIVE", "ASSESSMENT", "PLAN"]
+    assert names(f"Seen today. {note}") == ["", "SUBJECTIVE", "OBJECTIVE", "ASSESSMENT", "PLAN"]
+    for other in ("Slides. A: skin. P: node.", "Vitals. P: 80. O: 98. A: none."):
+        assert names(other) == [""]
+
+
 PIECES = [
     *[
         "\n",

@@ -70,6 +70,15 @@ def test_what_is_not_as_described_is_refused(wrong: Any) -> None:
     [
         ({"text": "PT", "notes": []}, "body: has both text and notes. Send one of them."),
         (
+            {"text": "PT", "metadata": {"ward": 7}},
+            "metadata: its values must be strings, such as 'Echo' or '7'.",
+        ),
+        (
+            {"text": "PT", "inventory": {"rules": [{"short_form": "PT", "actoin": "forbid"}]}},
+            "inventory.rules.0: 'actoin' looks like a misspelt 'action'. "
+            "Correct it; if it is other metadata, give it in 'where'.",
+        ),
+        (
             {"text": "PT", "inventory": {"add": [{"short_form": " ", "long_form": "x"}]}},
             "inventory.add.0.short_form: is blank. Write at least one letter or digit.",
         ),

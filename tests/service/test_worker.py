@@ -243,6 +243,15 @@ def test_rules_of_a_request_pin_by_the_metadata_of_its_notes(worker: Worker) -> 
     assert [each.short_form for each in answer(alone).expansions] == ["MS"]
 
 
+@pytest.mark.parametrize(
+    "misspelt", [{"sectoin": "PLAN"}, {"where": {"catgeory": "Echo"}}, {"actoin": "pin"}]
+)
+def test_a_misspelt_key_of_a_rule_is_refused(misspelt: dict[str, Any]) -> None:
+    rule = {"short_form": "MS", "long_form": "mitral stenosis"}
+    with pytest.raises((InputError, ValueError), match=r"looks like a misspelt '(section|category|action)'"):
+        edited(add=[ADD], rules=[rule | misspelt])
+
+
 def test_rules_are_read_as_in_files(tmp_path: Path) -> None:
     rules = [
         {

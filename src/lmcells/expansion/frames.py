@@ -43,6 +43,7 @@ def expand_frame(
         import pyarrow as pa
     except ImportError:
         raise MissingExtra("pyarrow", extra="parquet", purpose="Expanding frames") from None
+    metadata = [metadata] if isinstance(metadata, str) else metadata
     names = list(dict.fromkeys(name for name in (id, text, *metadata) if name is not None))
     reader = _stream(pa, frame, names)
     missing = [name for name in names if name not in reader.schema.names]
@@ -52,6 +53,10 @@ def expand_frame(
             f"the frame has no column {missing[0]!r}; columns found: {', '.join(found[:20])}."
             f"{nearest(missing[0], found)}"
         )
+    if twice := [name for name in names if reader.schema.get_field_index(name) < 0]:
+        raise FormatError(f"the frame has two columns {twice[0]!r}. Rename one.")
+    if id in (*_FIELDS, "written", "concept_id", "candidates"):
+        raise InputError(f"the id column {id!r} has the name of an output column. Rename it.")
     candidate = pa.struct(
         [("long_form", pa.string()), ("probability", pa.float64()), ("concept_id", pa.string())]
     )
@@ -109,19 +114,22 @@ def _stream(pa: Any, frame: Any, names: list[str]) -> Any:
         )
     columns = getattr(frame, "columns", None)  # pandas and polars; a pyarrow table has column_names
     if isinstance(frame, pa.Table | pa.RecordBatch):
-        kept = [name for name in names if name in frame.schema.names]
-        frame = frame.select(kept or frame.schema.names)
+        if all(frame.schema.get_field_index(name) >= 0 for name in names):
+            frame = frame.select(names)
     elif columns is not None and all(name in list(columns) for name in names):
         frame = frame[names]
-    return pa.RecordBatchReader.from_stream(frame)
+    try:
+        return pa.RecordBatchReader.from_stream(frame)
+    except (pa.ArrowException, ValueError):  # its message may quote a note
+        raise FormatError(
+            f"the frame cannot be read as Arrow. Give a frame with the columns {', '.join(names)}, each with values of "
+            "one type, such as after astype('string')."
+        ) from None
 
 
 def _texts(pa: Any, column: Any, *, name: str) -> list[str | None]:
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_null(column.type):
-        return [None] * len(column)
-    if str(column.type) not in ("string", "large_string", "string_view"):
-        raise FormatError(f"column {name!r} holds {column.type}, not text.")
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if str(kind) not in ("string", "large_string", "string_view", "null"):
+        raise FormatError(f"column {name!r} holds {kind}, not text.")
     texts: list[str | None] = column.to_pylist()
     return texts

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Literal, Self, get_args
 
 from lmcells.errors import InventoryError, UnknownShortForm, nearest
@@ -12,6 +13,9 @@ ALL_SENSES = "*"
 
 Action = Literal["add", "forbid", "pin"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
+
+CONDITIONS = ("section", "category")
+"""The conditions of a rule that every reader of notes fills in; a user's own metadata have other names."""
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -67,6 +71,23 @@ class SenseRule:
             raise InventoryError(
                 f"long_form: {ALL_SENSES!r} is only for forbid; to {self.action} a sense, name it."
             )
+        for name, _ in self.where:
+            refuse_misspelt(name, CONDITIONS, "Correct it, or rename the metadata.")
+
+
+def refuse_misspelt(name: str, known: Iterable[str], advice: str) -> None:
+    """Refuse a condition whose name is one slip from a known one: it would never hold, and nobody would notice."""
+    for each in known:
+        if name != each and _is_one_slip(name, each):
+            raise InventoryError(f"{name!r} looks like a misspelt {each!r}. {advice}")
+
+
+def _is_one_slip(word: str, other: str) -> bool:
+    """Whether one letter more, one less, one other or two swapped turn a word into the other."""
+    n_same = next((at for at, (a, b) in enumerate(zip_longest(word, other)) if a != b), len(word))
+    rest, others = word[n_same:], other[n_same:]
+    swapped = rest[:2][::-1] + rest[2:]
+    return others in (rest[1:], swapped) or others[1:] in (rest, rest[1:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.errors import InputError, InventoryError
-from lmcells.expansion.inventory import ALL_SENSES, Sense, SenseInventory, SenseRule
+from lmcells.expansion.inventory import ALL_SENSES, Sense, SenseInventory, SenseRule, refuse_misspelt
 from lmcells.files import atomic_write, explain_unwritable
+from lmcells.notes.note import is_missing
 
 COLUMNS = ("short_form", "long_form", "forms", "concept_id", "error_prone")
 SEPARATOR = ";"  # of forms, and of conditions, in a CSV file
@@ -99,10 +100,20 @@ def read_rules(path: Path) -> tuple[list[tuple[str, SenseRule]], list[str]]:
             except InventoryError as error:
                 problems.append(f"{place}: {error}")
                 continue
-            first = first_place.setdefault((rule.sense.key, rule.where), place)
+            sense = rule.sense
+            first = first_place.setdefault((sense.key, rule.where), place)
+            pinned = (
+                first_place.setdefault((sense.short_form, rule.where), place)
+                if rule.action == "pin"
+                else place
+            )
             if first != place:
-                again = f"{rule.sense.long_form!r} is already a sense of {rule.sense.short_form!r} ({first})"
+                again = f"{sense.long_form!r} is already a sense of {sense.short_form!r} ({first})"
                 problems.append(f"{place}: {again}. Put all its forms into one row.")
+            elif pinned != place:
+                problems.append(
+                    f"{place}: {sense.short_form!r} is already pinned there ({pinned}). Keep one."
+                )
             else:
                 rules.append((place, rule))
     except InventoryError as error:
@@ -144,6 +155,8 @@ def _table_entries(text: str) -> Iterator[tuple[str, Any]]:
                 f"the inventory has no column {missing[0]!r}. Found: {', '.join(names) or 'none'}; needed: "
                 f"{', '.join(COLUMNS[:2])}; others: {', '.join((*COLUMNS[2:], *_RULE_COLUMNS))}, metadata."
             )
+        if twice := next((name for name in filter(None, names) if names.count(name) > 1), None):
+            raise InventoryError(f"the inventory has two columns {twice!r}. Keep one.")
         while True:
             line = rows.line_num + 1
             row = next(rows, None)
@@ -164,8 +177,12 @@ def _from_cells(names: list[str], row: list[str]) -> dict[str, Any] | InventoryE
     cells: dict[str, Any] = dict(zip(names, row, strict=False))
     forms, where = cells.get("forms"), cells.get("where") or ""
     cells["forms"] = [form for form in forms.split(SEPARATOR) if form.strip()] if forms else None
-    pairs = [each.partition("=") for each in where.split(SEPARATOR) if each.strip()]
-    cells["where"] = {name: value for name, _, value in pairs}
+    pairs = [each.partition("=")[::2] for each in where.split(SEPARATOR) if each.strip()]
+    if any("=" in value for _, value in pairs):
+        return InventoryError(f"'where' has a condition with two '='. Separate conditions by {SEPARATOR!r}.")
+    cells["where"] = {name.strip().lower(): value for name, value in pairs}
+    if len(cells["where"]) < len(pairs):
+        return InventoryError("'where' has a condition twice. All must hold: give each value its own row.")
     return {name: cell for name, cell in cells.items() if not isinstance(cell, str) or cell.strip()}
 
 
@@ -193,6 +210,8 @@ def _rule(entry: Any) -> SenseRule:
         isinstance(forms, list | tuple) and all(isinstance(each, str) for each in forms)
     ):
         raise InventoryError("'forms' must be a list of strings.")
+    if isinstance(concept_id, float) and concept_id.is_integer():
+        concept_id = int(concept_id)
     if concept_id is not None and not isinstance(concept_id, str | int):
         raise InventoryError("'concept_id' must be a string or a number.")
     if error_prone and str(error_prone).strip().lower() not in _TRUE + _FALSE:
@@ -209,7 +228,7 @@ def _rule(entry: Any) -> SenseRule:
 
 def rule_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a rule, by their names in lower case. Other keys are conditions, unless they are remarks."""
-    given = {str(name).strip().lower(): value for name, value in entry.items() if value is not None}
+    given = {str(name).strip().lower(): value for name, value in entry.items() if not is_missing(value)}
     fields = {name: given.pop(name) for name in (*COLUMNS, *_RULE_COLUMNS) if name in given}
     fields["action"] = str(fields.get("action") or "").strip().lower() or "add"
     where = fields.get("where") or {}
@@ -218,6 +237,9 @@ def rule_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in given.items()
         if name not in ("", *_REMARKS) and not name.startswith("n_")
     }
+    for name in conditions:
+        advice = "Correct it; if it is other metadata, give it in 'where'."
+        refuse_misspelt(name, (*COLUMNS, *_RULE_COLUMNS, *_REMARKS), advice)
     if conditions and isinstance(where, Mapping):
         fields["where"] = conditions | dict(where)
     return fields

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from lmcells.errors import InputError
 from lmcells.expansion.inventory import ALL_SENSES, Action, Sense, SenseInventory, SenseRule, form_key
 from lmcells.expansion.inventory_files import InventoryLike, SenseLike, as_rules, load_rules
+from lmcells.notes.note import metadata_text
 from lmcells.notes.sections import AliasTable, canonical_name
 
 LayerLike = InventoryLike | Iterable[SenseLike | Path | str]
@@ -159,9 +160,11 @@ class ContextRules:
         if short_form not in self._inventory.rules:
             return None
         given = {
-            name.lower(): " ".join(str(value).casefold().split()) for name, value in (metadata or {}).items()
+            str(name).lower(): " ".join(metadata_text(value).casefold().split())
+            for name, value in (metadata or {}).items()
         }
-        given[SECTION] = canonical_name(self._aliases, section).casefold()
+        # Text under no header may be from a section that only its metadata name, as where each row is a section.
+        given[SECTION] = canonical_name(self._aliases, section or given.get(SECTION, "")).casefold()
         if short_form not in self._rules:
             self._rules[short_form] = list(self._compiled(short_form))
         allowed: set[int] = set()

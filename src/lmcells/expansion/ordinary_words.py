@@ -121,5 +121,11 @@ ENGLISH = (
 ) - _SHORTHAND
 WITH_ORDINARY_READING = ENGLISH - AFTER_NUMBERS
 """Words that in capitals may be the word itself."""
-NOT_SHORTHAND = ENGLISH | UNITS | TITLES | frozenset("ad al de dos ed el em en et ex id la ma re".split())
-"""Words that are short forms only in capitals; the last ones are parts of phrases: "et al", "de novo"."""
+NOT_SHORTHAND = (
+    ENGLISH
+    | UNITS
+    | TITLES
+    | frozenset("ad al de dos ed el em en et ex id la ma re".split())
+    | frozenset("aspects dress prism respect vain".split())
+)
+"""Words that are short forms only in capitals, among them parts of phrases: "et al", "de novo"."""

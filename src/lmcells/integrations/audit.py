@@ -70,6 +70,7 @@ def audit(
     workers: int = 1,
     shard_notes: int = SHARD_NOTES,
     resume: bool = False,
+    overwrite: bool = False,
     on_progress: OnProgress = lambda *_: None,
 ) -> dict[str, Any]:
     """Read all notes and write the folder; -> its counts. Items in `min_count` notes or more are listed.
@@ -81,6 +82,11 @@ def audit(
     job = ShardJob(notes, output, settings, rows=kind, shard_notes=shard_notes, resume=resume)
     if resume and (done := job.report_in(output / "report.json")) and done.get("min_count") == min_count:
         return done
+    if job.begun is None and output.is_dir() and any(output.iterdir()) and not overwrite:
+        raise InputError(
+            f"{output} already exists, and was made from other notes or settings. Choose another --output, or replace "
+            "it with --overwrite."
+        )
     findings = _Findings(shared_expander(settings).inventory)
     failed: Counter[str] = Counter()
     run, reading = find_engine("local", workers=workers), ReadReport()

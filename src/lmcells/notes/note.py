@@ -28,6 +28,18 @@ class Section(NamedTuple):
     end: int
 
 
+def metadata_text(value: object) -> str:
+    """Return a value of metadata as text: 7.0, as in a column of numbers with gaps, is 7; a missing one is empty."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "" if is_missing(value) else str(value)
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value is None, or what pandas writes for a missing one."""
+    return not isinstance(value, str) and str(value) in ("None", "nan", "NaT", "<NA>")
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """One document as it was read. `id` is `source/id` and stays the same everywhere."""

@@ -167,9 +167,14 @@ class SectionRules:
     def _in_one_line(self, text: str, taken: set[int]) -> list[_Candidate]:
         """Find the headers of a note without line breaks: also unknown ones in capitals, and some without a colon."""
         found: dict[int, _Candidate] = {}
+        letters: list[_Known] = []
         for start, end, written, is_sentence in _before_colons(text):
             raw = _bare(written)
-            if end in taken or end in found or len(raw) < 2:
+            if end in taken or end in found:
+                continue
+            if len(raw) < 2:
+                if label := self._in_table(raw):
+                    letters.append((raw, label, start, end))
                 continue
             label = self._in_table(raw)
             known = (raw, label, start, end) if label else self._first_known(raw, start, is_joined=True)
@@ -180,6 +185,8 @@ class SectionRules:
                 known = known or (label and (raw, label, start, end))
             if known is not None:
                 found[end] = _in_line(known)
+        if "OAP" in "".join(raw for raw, *_ in letters):  # "S: cough. O: afebrile. A: URI. P: rest"
+            found |= {known[3]: _in_line(known) for known in letters}
         for match in _CAPITALS_WITHOUT_COLON.finditer(text):
             known = self._first_known(match[1], match.start(1))
             if known is not None:

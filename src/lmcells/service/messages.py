@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from lmcells.errors import InventoryError
 from lmcells.expansion import Candidate, Expansion
 from lmcells.expansion.expansion import Source
 from lmcells.expansion.inventory import Action
@@ -39,11 +40,21 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 # Accepts a list, as JSON arrays are; stops at the first mistake.
 Several = Annotated[tuple[Item, ...], Field(strict=False, fail_fast=True)]
 
+
+def _pairs(given: object) -> object:
+    """Read an object as sorted pairs, which are hashable."""
+    if not isinstance(given, dict):
+        return given
+    if not all(isinstance(value, str) for value in given.values()):
+        raise ValueError("its values must be strings, such as 'Echo' or '7'")
+    return tuple(sorted(given.items()))
+
+
 _METADATA: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "string"}}
 _METADATA |= {"examples": [{"category": "Cardiology"}]}
 Metadata = Annotated[  # an object in JSON; pairs here, which are hashable
     tuple[tuple[str, str], ...],
-    BeforeValidator(lambda given: tuple(sorted(given.items())) if isinstance(given, dict) else given),
+    BeforeValidator(_pairs),
     PlainSerializer(dict),
     WithJsonSchema(_METADATA),
 ]
@@ -125,7 +136,10 @@ class RuleMessage(Message):
     @model_validator(mode="before")
     @classmethod
     def _read_as_in_files(cls, given: object) -> object:
-        return rule_fields(given) if isinstance(given, dict) else given
+        try:
+            return rule_fields(given) if isinstance(given, dict) else given
+        except InventoryError as error:
+            raise ValueError(str(error)) from error
 
 
 class InventoryEdits(Message):

@@ -111,6 +111,6 @@ def validation_detail(errors: Sequence[Mapping[str, Any]]) -> str:
     elif not place:
         message = "not a JSON object."
     else:
-        message = f"{'.'.join(place)}: {first['msg'].removeprefix('Value error, ')}."
+        message = f"{'.'.join(place)}: {first['msg'].removeprefix('Value error, ').removesuffix('.')}."
     more = len(errors) - 1
     return message + (f" And {more} more." if more else "")

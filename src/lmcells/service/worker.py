@@ -192,4 +192,5 @@ def rules_of(edits: InventoryEdits, inventory: SenseInventory) -> list[SenseRule
                 f"(inventory.add.{first}). Leave one out, and give all forms with the other."
             )
     removed = [each.model_dump() | {"action": "forbid"} for each in edits.remove]
-    return as_rules([*removed, *(each.model_dump() for each in (*edits.add, *edits.rules))])
+    changed = as_rules([*removed, *(each.model_dump() for each in edits.add)])
+    return [*changed, *as_rules(each.model_dump() for each in edits.rules)]

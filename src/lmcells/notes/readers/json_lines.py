@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.errors import FormatError
-from lmcells.notes.note import Note, Section
+from lmcells.notes.note import Note, Section, metadata_text
 from lmcells.notes.readers import opening, records
 from lmcells.notes.readers.records import Choice, Columns, NoteFile, Part
 
@@ -147,7 +147,7 @@ def _metadata(document: dict[str, Any], choice: Choice, warn: Callable[[str], No
         if value is not None and not _is_plain(value):
             warn(f"{key!r} is not a string or a number: left out")
         elif value is not None:
-            metadata[key] = str(value)
+            metadata[key] = metadata_text(value)
     return metadata
 
 
