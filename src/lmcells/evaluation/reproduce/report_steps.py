@@ -211,8 +211,8 @@ def _remarks(evaluated: Evaluated) -> list[str]:
     several = {name: runs for name, runs in evaluated.runs.items() if len(runs) > 1}
     if seeds := ", ".join(f"{name} {best_run(runs)['seed']}" for name, runs in several.items()):
         remarks.append(
-            "Of a model that was trained several times, “Pre-training runs” has all runs; everything else is about the "
-            f"best run in macro F1, as in the paper's appendix (seeds: {seeds})."
+            "Of a model that was trained several times, tables and figures show the best run in macro F1, as in the "
+            f"paper's appendix (seeds: {seeds}), except where they say that they are means over runs."
         )
     if evaluated.missing:
         remarks.append(f"Not evaluated yet, and not on this page: {', '.join(evaluated.missing)}.")
