@@ -156,6 +156,7 @@ def report_step(
     def run(is_done: IsDone) -> None:
         require_matplotlib()
         found = Evaluated(dataset, protocol, workspace, is_done)
+        sizes = describe_sizes(read_json(workspace.dataset(dataset.name, ACCOUNT)), dataset)
         curves = {name: curve_of(runs, dataset.name) for name, runs in found.runs.items()}
         findings = Findings(
             _model_results(found, workspace),
@@ -163,7 +164,7 @@ def report_step(
             runs={name: [each["metrics"] for each in runs] for name, runs in found.runs.items()},
             curves={name: curve for name, curve in curves.items() if curve and dataset in protocol.scored()},
             **{name: getattr(found, name) for name in _SHARED},
-            remarks=_remarks(found),
+            remarks=[f"The test set: {sizes}.", *_remarks(found)],
             n_rounds=report.rounds,
             n_resamples=report.resamples,
         )
@@ -231,7 +232,8 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
         for dataset in datasets:
             found = Evaluated(dataset, protocol, workspace, is_done)
             if found.runs:
-                account = {"steps": (), **read_json(workspace.dataset(dataset.name, ACCOUNT))}
+                account = read_json(workspace.dataset(dataset.name, ACCOUNT))
+                account = {"steps": (), "sections": {}, **account}
                 told = about.render(found=found, account=account, sizes=describe_sizes(account, dataset))
                 paper = list(dict.fromkeys(each.dataset for each in found.published))
                 names = {"name": dataset.name, "title": dataset.title or dataset.name}
