@@ -177,6 +177,9 @@ def test_page_shows_numbers_leakage_and_exclusions(page: Page) -> None:
     assert "Best macro F1: LMC" in text
     assert "Leaked: n3." in text
     assert "ranked last, counts" in text
+    assert "Small print: the middle 95 % of the samples." in text
+    assert ", the mean over its pre-training runs)" in text
+    assert "a run that shared the machine has no hours" in text
     assert "169,000" in text
 
 
