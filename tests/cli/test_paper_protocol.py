@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,13 @@ def test_all_models_are_in_the_table_beside_the_papers(paper: Path) -> None:
         assert list(rows)[1:] == names
         assert theirs in rows["lmc"]
         assert oracle in rows["dominant (oracle)"]  # and nothing of it is bold
+    assert "removed: C3, C4, T1 to T4: 1; short form is a word of the long form: 1; UNSURED" in casi
+    theirs = "The paper's, of 37,000: long form same as short form: 5,601; "  # its table of filters
+    assert theirs in casi
+    assert theirs not in mimic
+    assert "Section headers: mapped: 2; mapped to none: 3; no section: 4; as written: 1." in casi
+    page = unescape((paper / "report" / "casi" / "report.html").read_text())
+    assert "The test set: 10 examples, 2 short forms, 5 senses (the paper's CASI: 18,233 examples, 41" in page
     tables = paper / "report" / "mimic-rs" / "tables"
     assert r"dominant (oracle) & 0.83 & 0.53 & 0.34 & 0.28 \\" in (tables / "main.tex").read_text()
     for part, other in ((mimic, "CASI"), (casi, "MIMIC RS")):

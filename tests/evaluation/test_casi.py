@@ -1,6 +1,7 @@
 """CASI: every filter on invented rows in the published format, and the reader on the 190 real rows at hand."""
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -85,6 +86,21 @@ def test_a_line_that_is_no_row_is_counted_and_the_rest_goes_on(tmp_path: Path) -
     assert report.skipped == {"fewer than 7 columns": 1, "an offset is not a whole number": 1}
     assert report.first_seen["fewer than 7 columns"] == "casi.txt:2"
     assert report.n_seen == 4
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("{0}\r{0}\r", "is one line with carriage returns. Save it with line ends"),
+        ("sf|target_lf|sf_rep|start_idx|end_idx|section|context\n", "no row can be read (only a header)"),
+        ("a|b|c|d|e|f|g\n", "no row can be read (an offset is not a whole number)"),
+    ],
+)
+def test_a_file_without_a_row_says_why(tmp_path: Path, lines: str, why: str) -> None:
+    path = tmp_path / "casi.txt"
+    path.write_text(lines.format(published("seen by PT today")), newline="")
+    with pytest.raises(FormatError, match=re.escape(why)):
+        read(path)
 
 
 def test_a_csv_resave_keeps_the_numbers_of_the_published_rows(tmp_path: Path) -> None:

@@ -177,6 +177,9 @@ def test_page_shows_numbers_leakage_and_exclusions(page: Page) -> None:
     assert "Best macro F1: LMC" in text
     assert "Leaked: n3." in text
     assert "ranked last, counts" in text
+    assert "Small print: the middle 95 % of the samples." in text
+    assert ", the mean over its pre-training runs)" in text
+    assert "a run that shared the machine has no hours" in text
     assert "169,000" in text
 
 
@@ -373,9 +376,9 @@ def test_an_oracle_is_never_bold_and_weighted_f1_is_the_papers(
     draw_nothing(monkeypatch)
     everyone = results()
     oracle = max(everyone, key=lambda result: result.metrics.macro_f1)
-    write_report(
-        tmp_path, Findings(everyone, dataset_name="x", oracles=[oracle.model], n_rounds=5, n_resamples=5)
-    )
+    findings = Findings(everyone, dataset_name="x", oracles=[oracle.model], n_rounds=200, n_resamples=5)
+    write_report(tmp_path / "without", replace(findings, oracles=()))
+    write_report(tmp_path, findings)
     lines = (tmp_path / "tables" / "main.tex").read_text().splitlines()
     (row,) = [line for line in lines if line.startswith(f"{escape(oracle.model)} (oracle) &")]
     assert "textbf" not in row
@@ -383,7 +386,34 @@ def test_an_oracle_is_never_bold_and_weighted_f1_is_the_papers(
     assert sum("textbf" in line for line in lines) > 1
     page = (tmp_path / "report.html").read_text()
     cells = re.findall(r'<th scope="row">([^<]*)</th>\s*((?:<td[^>]*>.*?</td>\s*)+)', page)
-    assert not any("best" in row for name, row in cells if unescape(name) == oracle.model)
+    of_oracle = [row for name, row in cells if f"{oracle.model} (oracle)" in unescape(name)]
+    assert len(of_oracle) > 2
+    assert not any("best" in row for row in of_oracle)
+    significant = re.compile(r'best"[^>]*>[+−][^<]*<small>[^<]*, p [<=&]')  # a difference in bold
+    assert significant.search((tmp_path / "without" / "report.html").read_text())
+    assert not significant.search(page)  # here, all that are significant involve the oracle
+    acronyms = (tmp_path / "tables" / "acronyms.tex").read_text()
+    average = next(line for line in acronyms.splitlines() if "AVG" in line)
+    assert average.count("&") == 2 + 2 * 6  # the oracle, and beside it a model whose means are bold
+    assert average.count("textbf") == 1 + 6
+    assert r"{LMC (oracle)}" in acronyms
+
+
+@pytest.mark.parametrize(("oracles", "is_told"), [((), False), (("dominant",), False), (("ELMo",), True)])
+def test_a_report_speaks_of_an_oracle_only_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, oracles: tuple[str, ...], is_told: bool
+) -> None:
+    draw_nothing(monkeypatch)
+    write_report(tmp_path, Findings(results(), dataset_name="x", oracles=oracles, n_rounds=5, n_resamples=5))
+    page = (tmp_path / "report.html").read_text()
+    (bold,) = re.findall(r"The best value is bold[^<]*", page)
+    assert bold.endswith("and does not compete." if is_told else "is bold.")
+
+
+def test_an_oracle_alone_is_not_called_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw_nothing(monkeypatch)
+    write_report(tmp_path, Findings(results()[:1], dataset_name="x", oracles=["LMC"]))
+    assert "Best macro F1" not in (tmp_path / "report.html").read_text()
 
 
 def test_an_oracle_that_equals_or_beats_the_best_is_not_bold_in_latex() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from io import StringIO
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,11 +43,16 @@ def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[Example]:
     """
     with open_utf8(path) as file:
         lines = _decoded(file, report, path)
-        first = next(lines, None)
-        if first is None:
+        beginning = list(islice(lines, 2))
+        if not beginning:
             raise FormatError(f"{path} has no rows. {_EXPECTED}")
-        is_published = first[1].count("|") >= len(COLUMNS) - 1
-        lines = chain((first,), lines)
+        first = beginning[0][1]
+        if len(beginning) == 1 and "\r" in first.rstrip("\r\n"):
+            raise FormatError(
+                f"{path} is one line with carriage returns. Save it with line ends of Unix or Windows."
+            )
+        is_published = first.count("|") >= len(COLUMNS) - 1
+        lines = chain(beginning, lines)
         for line, number, cells in _published_cells(lines) if is_published else _resaved_cells(lines, path):
             if len(cells) < len(COLUMNS):
                 report.skip(f"fewer than {len(COLUMNS)} columns", line, path=path)
@@ -60,6 +65,9 @@ def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[Example]:
             long_form, section = " ".join(long_form.split()), " ".join(section.split())
             id_, labels = f"casi/{number}", (short_form.strip(), section or None, long_form)
             yield Example(id_, text, int(start), int(end), *labels, note_id=id_)
+    if not report.n_read:
+        why = next(iter(report.skipped), "only a header")
+        raise FormatError(f"{path}: no row can be read ({why}). {_EXPECTED}")
 
 
 def _decoded(lines: Iterable[bytes], report: ReadReport, path: Path) -> Iterator[Line]:

@@ -1,5 +1,6 @@
 """Datasets that build on each other, and corpora: `configs/paper-mimic-strict.toml` on invented files."""
 
+import gzip
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.reproduce.small_protocol import WORDS_OF, write_protocol
+from evaluation.reproduce.small_protocol import WORDS_OF, changed, write_protocol
 from lmcells.corpus import Corpus
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.reproduce import Step, Steps, Workspace, execute, load_protocol, plan_steps
@@ -74,6 +75,49 @@ def test_datasets_and_corpora_are_made_in_order_and_test_notes_stay_out(steps: S
     assert len(trained) == N_NOTES - len(held_out)
     assert tested < set(Corpus.open(workspace.corpus("leaky")).metadata_names("document"))
     assert not workspace.corpus("main").with_name("corpus.packed").exists()
+
+
+def test_rows_that_cannot_be_read_are_told_with_the_first_place(steps: Steps, tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "NOTEEVENTS.csv.gz", "at") as file:
+        file.write('301,1,2\n302,1,,,,,"Nursing",,,1,"withdrawn"\n303,1,,,,,"Nursing",,,,"never closed\n')
+    with (tmp_path / "CASI").open("a") as file:
+        file.write("PT|too few\n")
+    said: list[str] = []
+    execute(steps, steps.matching(["dataset", "corpus/main"]), say=said.append)
+    told = {line.partition(":")[0]: line.partition(". Rows skipped: ")[2] for line in said}
+    assert told["dataset/casi"] == "fewer than 7 columns: 1 (first at CASI:13)"
+    for name in ("dataset/mimic-rs", "dataset/mimic-rs-strict", "corpus/main"):
+        assert told[name].startswith("too few fields: 1 (first at NOTEEVENTS.csv.gz:")
+        assert "marked as an error (ISERROR is 1): 1 (first" in told[name]
+        assert "quote never closed: 1 (first" in told[name]
+
+
+def test_a_dataset_without_examples_says_what_took_them(steps: Steps, tmp_path: Path) -> None:
+    (tmp_path / "CASI").write_text((tmp_path / "CASI").read_text().replace("|8|", "|9|"))
+    said: list[str] = []
+    execute(steps, steps.matching(["dataset/casi-senses"]), say=said.append)
+    why = "no example is left (offset misses the short form: 12). Check its sources."
+    assert said[0] == f"dataset/casi-senses: dataset 'casi-senses': {why}"
+
+
+def test_notes_that_an_earlier_share_held_out_are_forgotten(tmp_path: Path) -> None:
+    """Otherwise the corpus would leave them out, and not those of the dataset as it is now."""
+    config = write_protocol(tmp_path)
+
+    def tested_and_trained() -> tuple[set[str], set[str]]:
+        steps = plan_steps(load_protocol(config, checks_models=False), Workspace(tmp_path / "out"))
+        assert execute(steps, steps.matching(["dataset", "corpus"]))
+        examples = read_dataset(steps.workspace.dataset("reverse"), report=ReadReport())
+        trained = Corpus.open(steps.workspace.corpus("main")).metadata_names("document")
+        return {example.note_id for example in examples}, set(trained)
+
+    changed(config, 'kind = "reverse"', 'kind = "reverse"\nshare = 0.5')
+    some, trained = tested_and_trained()
+    assert some.isdisjoint(trained)
+    changed(config, "share = 0.5", "share = 1.0")
+    every, trained = tested_and_trained()
+    assert some < every
+    assert every.isdisjoint(trained)
 
 
 def test_what_is_licensed_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Steps: what is done, what a change concerns, what can stay on another machine; some as processes side by side."""
 
+import json
 import os
 import signal
 import sys
@@ -146,12 +147,28 @@ def test_what_a_stopped_step_goes_on_from_is_kept_until_its_settings_change(work
         kept.mkdir(exist_ok=True)
         step = work.step("a", settings={**settings, "fails": True}, resumes=(kept,))
         steps = Steps([step], work.workspace)
-        execute(steps, list(steps))
+        execute(steps, list(steps), say=work.said.append)
         return kept.exists()
 
     assert [begun(epochs=1), begun(epochs=1), begun(epochs=2)] == [False, True, False]
+    assert [line for line in work.said if "again" in line] == ["a: begins again, changed: epochs"]
     steps = Steps([work.step("a", settings={"epochs": 2, "fails": True})], work.workspace)
     assert steps.state("a") == ("to do", "it was begun, and did not end")
+
+
+def test_a_run_that_shared_the_machine_before_it_was_stopped_has_not_run_alone(work: Work) -> None:
+    kept = work.folder / "checkpoints"
+
+    def alone(*, stopped: bool = False, epochs: int = 1) -> bool:
+        settings = {"epochs": epochs}
+        steps = Steps([work.step("a", settings=settings, resumes=(kept,))], work.workspace)
+        steps.begin(steps.by_name["a"], beside=["b"] if stopped else [])
+        kept.mkdir(exist_ok=True)
+        if not stopped:
+            steps.finish("a", seconds=1.0)
+        return bool(json.loads(work.workspace.record("a").read_text())["alone"])
+
+    assert [alone(stopped=True), alone(), alone(epochs=2)] == [False, False, True]
 
 
 def test_a_missing_file_stops_one_step_and_the_others_wait_for_that(work: Work) -> None:
@@ -179,6 +196,15 @@ def test_jobs_run_side_by_side(tmp_path: Path) -> None:
     steps = processes(tmp_path, a=meet.format("b"), b=meet.format("a"))
     assert execute(steps, list(steps), jobs=2)
     assert set(states(steps).values()) == {"done"}
+
+
+def test_a_process_does_not_run_alone_beside_a_step_of_the_parent(tmp_path: Path) -> None:
+    wait = "while not (path.parent / 'b').exists(): time.sleep(0.01)\npath.touch()"
+    here = Step(name="b", outputs=(tmp_path / "b",), run=lambda _: (tmp_path / "b").touch())
+    steps = Steps([*processes(tmp_path, a=wait), here], Workspace(tmp_path / "out"))
+    execute(steps, list(steps), jobs=2)
+    assert set(states(steps).values()) == {"done"}
+    assert not json.loads(steps.workspace.record("a").read_text())["alone"]
 
 
 @pytest.mark.parametrize(

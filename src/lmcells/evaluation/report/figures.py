@@ -38,7 +38,7 @@ def intervals(findings: Findings) -> Figure:
         axes.grid(visible=False, axis="y")
         axes.locator_params(axis="x", nbins=4)
         axes.tick_params(axis="y", length=0)
-    panels[0].set_yticks(range(n), [label(model.name) for model in findings.models])
+    panels[0].set_yticks(range(n), [label(findings.shown(model.name)) for model in findings.models])
     panels[0].set_ylim(n - 0.5, -0.5)  # the first on top
     return figure
 
@@ -48,7 +48,7 @@ def accuracy_at_k(findings: Findings) -> Figure:
     figure, (axes,) = _panels(1, width=0.75 * PAGE_WIDTH)
     for number, model in enumerate(findings.models):
         at_k = model.result.metrics.accuracy_at_k
-        _line(axes, number, model.name, list(at_k), list(at_k.values()))
+        _line(axes, number, findings.shown(model.name), list(at_k), list(at_k.values()))
     ks = sorted({k for model in findings.models for k in model.result.metrics.accuracy_at_k})
     axes.set_xticks(ks)
     axes.set(xlabel="K", ylabel="Accuracy@K")
@@ -64,7 +64,7 @@ def number_of_candidates(findings: Findings) -> Figure:
         for number, model in enumerate(findings.models):
             rows = model.by_candidates
             xs = [row["n_candidates"] for row in rows]
-            _line(axes, number, model.name, xs, [row[metric] for row in rows])
+            _line(axes, number, findings.shown(model.name), xs, [row[metric] for row in rows])
         axes.set(xlabel="Candidate long forms", title=METRICS[metric], ylim=(0, 1.02))
         axes.set_xticks(widths)
     _legend(figure, panels[0])
@@ -77,10 +77,23 @@ def calibration(findings: Findings) -> Figure:
     reliability.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
     for number, model in enumerate(findings.models):
         points, curve = model.reliability, model.coverage_curve
-        _line(reliability, number, model.name, [p for p, _, _ in points], [right for _, right, _ in points])
+        _line(
+            reliability,
+            number,
+            findings.shown(model.name),
+            [p for p, _, _ in points],
+            [right for _, right, _ in points],
+        )
         step = max(1, len(curve.coverage) // 400)  # more points than pixels only make the file large
         shown = [*range(0, len(curve.coverage) - 1, step), len(curve.coverage) - 1]
-        _line(coverage, number, model.name, curve.coverage[shown], curve.accuracy[shown], marker="")
+        _line(
+            coverage,
+            number,
+            findings.shown(model.name),
+            curve.coverage[shown],
+            curve.accuracy[shown],
+            marker="",
+        )
     reliability.set(xlabel="Confidence", ylabel="Accuracy", title="Reliability", ylim=(0, 1.02))
     coverage.set(xlabel="Share answered, surest first", ylabel="Accuracy of those", title="Coverage")
     for axes in (reliability, coverage):
@@ -99,7 +112,7 @@ def training_time(findings: Findings) -> Figure:
     unit, scale = ("Hours", 1) if longest >= 1 else ("Minutes", 60)
     for name, curve in findings.curves.items():
         times, accuracies = [scale * hours for hours, _ in curve], [right for _, right in curve]
-        _line(axes, order.index(name), name, times, accuracies)
+        _line(axes, order.index(name), findings.shown(name), times, accuracies)
     axes.set(xlabel=f"{unit} of pre-training", ylabel="Accuracy")
     axes.set_xlim(left=0)
     axes.locator_params(axis="x", nbins=6)

@@ -123,6 +123,10 @@ class Findings:
         except InputError as error:
             return [], str(error)
 
+    def shown(self, name: str) -> str:
+        """Return the name of a model as tables and figures show it."""
+        return f"{name} (oracle)" if name in self.oracles else name
+
     @property
     def leader(self) -> ModelFindings:
         """The model with the best macro F1 (the mean over its runs), except oracles; the first on a tie."""

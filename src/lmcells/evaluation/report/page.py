@@ -72,6 +72,7 @@ def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
             metric: best_of(metric, values) if len(values) > 1 else None for metric, values in rivals.items()
         },
         test_sets=list(dict.fromkeys(each.dataset for each in findings.published)),
+        names=[findings.shown(model.name) for model in models],
         systems={each.model: each.system for each in findings.published},
         chosen=next((setting.model for setting in settings if setting.is_chosen), "none"),
         is_chosen_here=is_chosen_here,
@@ -112,7 +113,9 @@ def _pairs(findings: Findings) -> dict[str, list[dict[str, Any]]]:
     pairs: dict[str, list[dict[str, Any]]] = {"of_leader": [], "others": []}
     for names, by_metric in found.items():
         group = "of_leader" if names[0] == leader else "others"
-        pairs[group].append({"title": " − ".join(names), "by_metric": by_metric})
+        is_fair = not any(name in findings.oracles for name in names)
+        title = " − ".join(map(findings.shown, names))
+        pairs[group].append({"title": title, "by_metric": by_metric, "is_fair": is_fair})
     return pairs
 
 

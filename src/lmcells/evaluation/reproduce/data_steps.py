@@ -55,6 +55,8 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
     def run(_: Any) -> str:
         paths = {key: source.path() for key, source in sources.items()}
         account: dict[str, Any] = {}
+        report = ReadReport()
+        remove(workspace.dataset(plan.name, NOTES))  # of an earlier share
         if plan.kind == "casi":
             built = build_casi_dataset(
                 paths["raw"],
@@ -67,24 +69,28 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
         else:
             senses = load_inventory(workspace.dataset(other, INVENTORY) if other else paths["inventory"])
             if plan.kind == "reverse":
-                part = _reverse(plan, senses, held_out=held_out)
+                part = _reverse(plan, senses, report, held_out=held_out)
                 examples, senses = part.examples, part.inventory
                 account = {"n_notes": part.n_notes, "n_found": part.n_found, "dropped": dict(part.dropped)}
                 if plan.share < 1:
                     write_lines(workspace.dataset(plan.name, NOTES), part.note_ids)
             else:
-                examples = list(read_dataset(paths["file"], report=ReadReport()))
+                examples = list(read_dataset(paths["file"], report=report))
+            account["report"] = report.to_dict()
             if "section_map" in paths:  # of CASI, it is applied to its rows
                 targets = load_section_map(paths["section_map"])
                 examples = [replace(each, section=map_section(each.section, targets)[0]) for each in examples]
         if not examples:
-            raise InputError(f"dataset {plan.name!r}: no example is left. Check its sources.")
-        sizes = {"n_examples": len(examples), "n_short_forms": len(senses), "n_senses": senses.n_senses}
+            causes = {step["title"]: step["removed"] for step in account.get("steps", ())}
+            causes |= account.get("dropped", {})
+            why = "; ".join(f"{cause}: {n:,}" for cause, n in causes.items() if n) or "none was found"
+            raise InputError(f"dataset {plan.name!r}: no example is left ({why}). Check its sources.")
+        account |= {"n_examples": len(examples), "n_short_forms": len(senses), "n_senses": senses.n_senses}
         outputs[0].parent.mkdir(parents=True, exist_ok=True)
         save_inventory(senses, outputs[1])
-        write_json(outputs[2], {**account, **sizes}, indent=1)
+        write_json(outputs[2], account, indent=1)
         write_dataset(outputs[0], examples)
-        return describe_sizes(sizes, plan)
+        return describe_sizes(account, plan)
 
     return Step(
         name=f"dataset/{plan.name}",
@@ -97,32 +103,42 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
 
 
 def describe_sizes(account: Mapping[str, Any], plan: DatasetPlan) -> str:
-    """Describe the size of a dataset, beside the paper's if it is one of the paper's."""
+    """Describe the size of a dataset, beside the paper's if it is one of the paper's, and what was not read."""
     ours = [account[name] for name in ("n_examples", "n_short_forms", "n_senses")]
     shown = "{:,} examples, {:,} short forms, {:,} senses"
     theirs = "" if plan.published is None else f" (the paper's {plan.published}: {shown})"
-    return shown.format(*ours) + (theirs.format(*PUBLISHED_SIZES[plan.published]) if plan.published else "")
+    published = theirs.format(*PUBLISHED_SIZES[plan.published]) if plan.published else ""
+    return shown.format(*ours) + published + describe_skipped(account.get("report", {}))
 
 
-def _reverse(plan: DatasetPlan, inventory: SenseInventory, *, held_out: float) -> ReversePart:
+def describe_skipped(report: Mapping[str, Any]) -> str:
+    """Say which rows could not be read, and where the first one is; nothing if all could."""
+    skipped = report.get("skipped", {}).items()
+    shown = [f"{reason}: {n:,} (first at {report['first_seen'][reason]})" for reason, n in skipped]
+    return f". Rows skipped: {'; '.join(shown)}" if shown else ""
+
+
+def _reverse(
+    plan: DatasetPlan, inventory: SenseInventory, report: ReadReport, *, held_out: float
+) -> ReversePart:
     """Draw examples; `held_out` is the share of the notes that the corpus leaves out, whose headers do not count."""
     split, left_out = (
         NoteSplit({"part": share}) if 0 < share < 1 else None for share in (plan.share, held_out)
     )
 
-    def notes() -> Iterator[Note]:
+    def notes(report: ReadReport) -> Iterator[Note]:
         for source in plan.notes:
-            yield from read_notes(source.path(), format=plan.format, report=ReadReport())
+            yield from read_notes(source.path(), format=plan.format, report=report)
 
     find_sections = frequent_sections(
-        (note for note in notes() if not (left_out and left_out.part_of(note.id))),
+        (note for note in notes(ReadReport()) if not (left_out and left_out.part_of(note.id))),
         style=plan.sections,
         min_count=plan.min_header_count,
     )
     finder = LongFormFinder(inventory, spelled_only=plan.spelled_forms)
     settings: dict[str, Any] = {name: getattr(plan, name) for name in _DRAWN}
     parts = build_reverse_dataset(
-        notes(), inventory, finder=finder, find_sections=find_sections, split=split, **settings
+        notes(report), inventory, finder=finder, find_sections=find_sections, split=split, **settings
     )
     (part,) = parts.values()
     return part
@@ -138,7 +154,7 @@ def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers
     if plan.header_rules is not None:
         sources["header_rules"] = plan.header_rules
 
-    def run(_: Any) -> None:
+    def run(_: Any) -> str:
         ids: set[str] = set()
         for name in excluded:  # a held-out share of the notes, or those with examples
             of_share = workspace.dataset(name, NOTES)
@@ -155,10 +171,13 @@ def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers
             workers=workers,
             overwrite=True,
         )
-        packed = folder.with_name(f"{folder.name}.packed")
+        packed, corpus = folder.with_name(f"{folder.name}.packed"), Corpus.open(folder)
         remove(packed)
         if plan.pack:
-            pack_corpus(Corpus.open(folder), packed)
+            pack_corpus(corpus, packed)
+        sizes, n_sections = corpus.manifest.sizes, corpus.manifest.metadata["section"]
+        told = "{n_documents:,} notes, {n_tokens:,} tokens, {n_words:,} words".format(**sizes)
+        return f"{told}, {n_sections:,} sections{describe_skipped(corpus.manifest.report)}"
 
     return Step(
         name=f"corpus/{which}",

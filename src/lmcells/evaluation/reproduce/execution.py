@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lmcells.corpus.packing import unpack_corpus
 from lmcells.errors import InputError, LmcellsError
-from lmcells.evaluation.reproduce.steps import TO_DO, Step, Steps
+from lmcells.evaluation.reproduce.steps import CHANGED, TO_DO, Step, Steps
 
 _COMMAND = re.compile(r"^lmcells \w+: ")
 _POLL_SECONDS = 0.1
@@ -33,7 +33,6 @@ class _Child:
     process: subprocess.Popen[bytes]
     log: Path
     started: float
-    alone: bool = True  # whether no other step ran beside it
 
     def last_line(self) -> str:
         with self.log.open("rb") as file:
@@ -59,9 +58,8 @@ def execute(
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     left, has_time, logs = list(chosen), True, steps.workspace.folder / "logs"
 
-    def succeed(name: str, started: float, *, alone: bool = True, told: str | None = None) -> None:
-        seconds = time.monotonic() - started
-        steps.finish(name, seconds=seconds, alone=alone)
+    def succeed(name: str, started: float, *, told: str | None = None) -> None:
+        steps.finish(name, seconds=(seconds := time.monotonic() - started))
         say(f"{name}: done in {seconds:,.1f} s" + (f": {told}" if told else ""))
 
     def begin(step: Step) -> None:
@@ -71,11 +69,11 @@ def execute(
             for path in (path for need in step.needs for path in steps.by_name[need].outputs):
                 if not path.exists():  # only its packed file is here
                     unpack_corpus(path.with_name(f"{path.name}.packed"), path)
-            steps.begin(step)
+            if step.resumes and (why := steps.state(step.name)[1]).startswith(CHANGED):
+                say(f"{step.name}: begins again, {why}")
+            steps.begin(step, beside=[child.name for child in running])
             if step.run is None or (step.command and jobs > 1):
                 running.append(_start(step, logs / f"{step.name}.log", jobs=jobs, lock=lock))
-                for child in running if len(running) > 1 else ():
-                    child.alone = False
                 return
             told = step.run(steps.is_done)
         except LmcellsError as error:
@@ -90,7 +88,7 @@ def execute(
         for child in [child for child in running if child.process.poll() is not None]:
             running.remove(child)
             if child.process.returncode == 0:
-                succeed(child.name, child.started, alone=child.alone)
+                succeed(child.name, child.started)
             else:
                 why = _COMMAND.sub("", child.last_line()) or f"it ended with code {child.process.returncode}."
                 say(f"{child.name}: {why} (log: {child.log})")

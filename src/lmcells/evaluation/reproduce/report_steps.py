@@ -156,6 +156,7 @@ def report_step(
     def run(is_done: IsDone) -> None:
         require_matplotlib()
         found = Evaluated(dataset, protocol, workspace, is_done)
+        sizes = describe_sizes(read_json(workspace.dataset(dataset.name, ACCOUNT)), dataset)
         curves = {name: curve_of(runs, dataset.name) for name, runs in found.runs.items()}
         findings = Findings(
             _model_results(found, workspace),
@@ -163,7 +164,7 @@ def report_step(
             runs={name: [each["metrics"] for each in runs] for name, runs in found.runs.items()},
             curves={name: curve for name, curve in curves.items() if curve and dataset in protocol.scored()},
             **{name: getattr(found, name) for name in _SHARED},
-            remarks=_remarks(found),
+            remarks=[f"The test set: {sizes}.", *_remarks(found)],
             n_rounds=report.rounds,
             n_resamples=report.resamples,
         )
@@ -211,8 +212,8 @@ def _remarks(evaluated: Evaluated) -> list[str]:
     several = {name: runs for name, runs in evaluated.runs.items() if len(runs) > 1}
     if seeds := ", ".join(f"{name} {best_run(runs)['seed']}" for name, runs in several.items()):
         remarks.append(
-            "Of a model that was trained several times, “Pre-training runs” has all runs; everything else is about the "
-            f"best run in macro F1, as in the paper's appendix (seeds: {seeds})."
+            "Of a model that was trained several times, tables and figures show the best run in macro F1, as in the "
+            f"paper's appendix (seeds: {seeds}), except where they say that they are means over runs."
         )
     if evaluated.missing:
         remarks.append(f"Not evaluated yet, and not on this page: {', '.join(evaluated.missing)}.")
@@ -231,7 +232,8 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
         for dataset in datasets:
             found = Evaluated(dataset, protocol, workspace, is_done)
             if found.runs:
-                account = {"steps": (), **read_json(workspace.dataset(dataset.name, ACCOUNT))}
+                account = read_json(workspace.dataset(dataset.name, ACCOUNT))
+                account = {"steps": (), "sections": {}, **account}
                 told = about.render(found=found, account=account, sizes=describe_sizes(account, dataset))
                 paper = list(dict.fromkeys(each.dataset for each in found.published))
                 names = {"name": dataset.name, "title": dataset.title or dataset.name}

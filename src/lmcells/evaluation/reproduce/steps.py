@@ -21,6 +21,7 @@ from lmcells.files import read_json, sha256, write_json
 MAIN, LEAKY = "main", "leaky"
 INVENTORY, ACCOUNT, NOTES = ".inventory.json", ".account.json", ".notes.txt"  # of a dataset
 DONE, ELSEWHERE, TO_DO, WAITS, CANNOT = "done", "done elsewhere", "to do", "waits", "cannot run"
+CHANGED = "changed: "  # and what, where a step was done or begun before
 IsDone = Callable[[str], bool]  # whether the step of a name is done
 
 
@@ -232,7 +233,7 @@ class Steps:
             return ""
         before, now = _flat(record.get("inputs", {})), _flat(inputs)
         if changed := sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key)):
-            return f"changed: {_some(changed)}"
+            return f"{CHANGED}{_some(changed)}"
         return "its files are not here" if "finished" in record else "it was begun, and did not end"
 
     def _is_settled(self, step: Step) -> bool:
@@ -253,18 +254,28 @@ class Steps:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def begin(self, step: Step) -> None:
-        """Record the inputs of a step, and remove the leftovers of a run with another key."""
-        key, path = self.key(step.name), self.workspace.record(step.name)
-        if self._record(step.name).get("key") != key:
-            remove(*step.resumes)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"step": step.name, "key": key, "inputs": self._inputs(step.name)}, indent=1)
+    def begin(self, step: Step, *, beside: Sequence[str] = ()) -> None:
+        """Record the inputs of a step, and remove the leftovers of a run with another key.
 
-    def finish(self, name: str, *, seconds: float, alone: bool = True) -> None:
-        """Record that a step is done; one that ran `alone` did not share the machine."""
+        The time of a step that ran `beside` others, not alone, means nothing.
+        """
+        key, path = self.key(step.name), self.workspace.record(step.name)
+        before = self._record(step.name)
+        if before.get("key") != key:
+            remove(*step.resumes)
+        # A run that is continued has the time of its earlier part too.
+        was_alone = before.get("alone", True) or not any(path.exists() for path in step.resumes)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        inputs = self._inputs(step.name)
+        record = {"step": step.name, "key": key, "inputs": inputs, "alone": was_alone and not beside}
+        write_json(path, record, indent=1)
+        for name in beside:
+            write_json(self.workspace.record(name), {**self._record(name), "alone": False}, indent=1)
+
+    def finish(self, name: str, *, seconds: float) -> None:
+        """Record that a step is done."""
         finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        record = {**self._record(name), "seconds": round(seconds, 3), "alone": alone, "finished": finished}
+        record = {**self._record(name), "seconds": round(seconds, 3), "finished": finished}
         write_json(self.workspace.record(name), record, indent=1)
         self._states, self._keys = {}, {}
 

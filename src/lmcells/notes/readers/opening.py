@@ -170,7 +170,9 @@ def open_utf8(
         if not head:
             raise EmptyFile(path)
         if head[:2] in UTF16_BOMS:
-            raise FormatError(f"{path} is UTF-16. Use --encoding utf-16.")
+            raise FormatError(
+                f"{path} is UTF-16. Save it as UTF-8; a file of notes can be read with --encoding utf-16."
+            )
         if head == UTF8_BOM:
             file.read(len(UTF8_BOM))
         yield file
