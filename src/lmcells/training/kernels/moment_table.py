@@ -7,9 +7,7 @@ moments of the same slightly rounded means, and cancel as they must.
 Backward never forms a mean: with mu = W h + b every gradient is made of h, W'W h, W'b and W' d_a1, all 64 wide, and
 that of W is d_a1' (sum h/v) + 2 W (sum d_a2 h h'/v) + 2 b (sum d_a2 h/v)', two small products outside the loop.
 
-Dropout of the hidden layer is drawn for each word and drawn section, as in the model network; drawing it once for each
-word, as `lmcells.model` does for its table, gives noisier gradients (`benchmarks/training_quality.py
---gradient-noise`).
+Dropout of the hidden layer is drawn for each word and drawn section, as in the model network.
 
 Only the device knows how many words there are; tiles beyond them return at once.
 """
