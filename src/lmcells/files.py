@@ -245,7 +245,8 @@ class FolderFormat:
                 return f"{name} is not {'a mapping' if kind is dict else f'of type {kind.__name__}'}"
         for name, entry in saved["files"].items():
             is_plain = name == Path(name).name and name not in ("", "..")
-            is_entry = isinstance(entry, dict) and type(entry.get("bytes")) is int and "sha256" in entry
+            is_entry = isinstance(entry, dict) and type(entry.get("bytes")) is int
+            is_entry = is_entry and isinstance(entry.get("sha256"), str)
             if not is_plain or not is_entry:
                 return f"files has no size and checksum of {name!r}"
         unlisted = [name for name in self.required if name not in saved["files"]]

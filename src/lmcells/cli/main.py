@@ -80,6 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         again = ". Continue with the same command and --resume" if _can_resume(options) else ""
         print(f"lmcells {options.command}: interrupted{again}.", file=sys.stderr)
         return INTERRUPTED
+    except MemoryError:
+        print(
+            f"lmcells {options.command}: out of memory. Give smaller files, or more memory.", file=sys.stderr
+        )
+        return 1
     except BrokenPipeError:  # the reader of our output has closed it
         _discard_output()
         return BROKEN_PIPE

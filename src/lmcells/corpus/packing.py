@@ -80,22 +80,25 @@ def unpack_corpus(packed: Path, output: Path, *, overwrite: bool = False) -> Cor
 def _extract(packed: Path, folder: Path) -> None:
     with zipfile.ZipFile(packed) as archive:
         saved = FORMAT.parse_index(json.loads(archive.read(files.MANIFEST)), source=packed)
-        manifest = Manifest.from_dict(saved)
+        manifest = Manifest.from_dict(saved, source=packed)
         for name in (files.MANIFEST, *manifest.files):  # plain file names: `parse_index` has checked them
             if name in _DERIVED:
                 continue
             with archive.open(name) as entry:
                 if not name.endswith(".npy"):
-                    (folder / name).write_bytes(entry.read())
+                    with (folder / name).open("wb") as copy:
+                        shutil.copyfileobj(entry, copy)
                     continue
                 size = manifest.sizes["n_tokens" if name in _PER_TOKEN else "n_segments"]
+                if archive.getinfo(name).file_size != 4 * size:
+                    raise ValueError  # before so much is allocated
                 array, n_read = create_array(folder / name, size), 0
                 while planes := entry.read(4 * _BLOCK):
                     numbers = np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(4, -1).T)
                     array[n_read : n_read + len(numbers)] = numbers.view("<i4")[:, 0]
                     n_read += len(numbers)
     corpus = Corpus(folder, manifest)
-    counts = np.zeros(manifest.sizes["n_words"], np.int64)
+    counts = np.zeros(len(corpus.words), np.int64)
     blocks = [slice(start, start + _BLOCK) for start in range(0, corpus.tokens.size, _BLOCK)]
     for block in blocks:
         counts += np.bincount(corpus.tokens[block], minlength=counts.size)
