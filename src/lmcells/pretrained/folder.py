@@ -124,6 +124,8 @@ def require_tensors(path: Path, arrays: Mapping[str, Array], expected: Shapes) -
         if found is None or found.shape != shape or found.dtype.kind != "f":
             described = "is missing" if found is None else f"is of {found.dtype} {found.shape}"
             raise ModelError(f"{path}: {name} {described}, the model's settings need floats {shape}. {AGAIN}")
+        if not np.isfinite(found).all():
+            raise ModelError(f"{path}: {name} has numbers that are infinite or none at all. {AGAIN}")
     return {name: arrays[name] for name in expected}
 
 
