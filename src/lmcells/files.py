@@ -84,6 +84,17 @@ def put_in_place(folder: Path, path: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def clear_work_folder(work: Path, plan: str) -> None:
+    """Make a folder for work in progress, with what an earlier job left in it removed; refuse one of anything else."""
+    left = [path.name for path in work.iterdir()] if work.is_dir() else []
+    if (left and not any(name.startswith(plan) for name in left)) or work.is_symlink() or work.is_file():
+        raise InputError(
+            f"{work} is needed for work in progress, but was not made by lmcells. Rename it, or choose another output."
+        )
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True, mode=0o700)  # it holds text of the notes
+
+
 def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
     """Write a value as JSON, atomically."""
     with atomic_write(path) as temporary:

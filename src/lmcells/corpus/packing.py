@@ -18,7 +18,7 @@ from lmcells.corpus import corpus as files
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest, create_array, map_array
 from lmcells.corpus.statistics import create_occurrences, place_occurrences, write_section_statistics
 from lmcells.errors import CorpusError, InputError
-from lmcells.files import atomic_write, put_in_place
+from lmcells.files import atomic_folder, atomic_write
 
 _BLOCK = 1 << 22  # numbers
 _PER_TOKEN = (files.TOKENS, files.TOKEN_SEGMENT)  # other arrays have one number per segment
@@ -57,13 +57,10 @@ def unpack_corpus(packed: Path, output: Path, *, overwrite: bool = False) -> Cor
     FORMAT.require_free(output, overwrite=overwrite)
     if not packed.is_file():
         raise CorpusError(f"{packed} does not exist. Make it with: lmcells pack CORPUS --output {packed}")
-    work = output.with_name(f"{output.name}.building")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
     try:
-        _extract(packed, work)
-        Corpus.open(work, verify=True)
-        put_in_place(work, output)
+        with atomic_folder(output, overwrite=True) as work:
+            _extract(packed, work)
+            Corpus.open(work, verify=True)
     except (*_BROKEN, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # zipfile seeking before the start
             raise
@@ -72,8 +69,6 @@ def unpack_corpus(packed: Path, output: Path, *, overwrite: bool = False) -> Cor
         ) from None
     except CorpusError as error:
         raise CorpusError(f"{packed} is damaged: {error}") from None
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return Corpus.open(output)
 
 
