@@ -198,3 +198,9 @@ def test_lines_that_are_not_text_or_too_deep_are_refused_or_skipped(tmp_path: Pa
     path.write_bytes(b"\xff secret")
     with pytest.raises(FormatError, match=r"marked\.jsonl is not text in UTF-8\."):
         list(marked_notes.read_marked_notes(path, report=report))
+
+
+def test_a_device_keeps_its_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "chmod", lambda *_: pytest.fail("the mode of a device was changed"))
+    with whole_notes._private(Path("/dev/null")) as file:
+        assert file is not None

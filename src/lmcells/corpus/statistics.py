@@ -79,7 +79,8 @@ class WordArrays(NamedTuple):
             files.require_ids(positions, token_segment.size, source=corpus.folder / files.OCCURRENCES)
             segments = token_segment.take(positions)
             files.require_ids(segments, of_segment.size, source=corpus.folder / files.TOKEN_SEGMENT)
-            return of_segment.take(segments)
+            metadata: npt.NDArray[np.integer] = of_segment.take(segments)
+            return metadata
 
         return cls(np.asarray(corpus.word_offsets), metadata_at, corpus.n_metadata(kind))
 
