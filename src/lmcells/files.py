@@ -84,6 +84,17 @@ def put_in_place(folder: Path, path: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def clear_work_folder(work: Path, plan: str) -> None:
+    """Make a folder for work in progress, with what an earlier job left in it removed; refuse one of anything else."""
+    left = [path.name for path in work.iterdir()] if work.is_dir() else []
+    if (left and not any(name.startswith(plan) for name in left)) or work.is_symlink() or work.is_file():
+        raise InputError(
+            f"{work} is needed for work in progress, but was not made by lmcells. Rename it, or choose another output."
+        )
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True, mode=0o700)  # it holds text of the notes
+
+
 def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
     """Write a value as JSON, atomically."""
     with atomic_write(path) as temporary:
@@ -245,7 +256,8 @@ class FolderFormat:
                 return f"{name} is not {'a mapping' if kind is dict else f'of type {kind.__name__}'}"
         for name, entry in saved["files"].items():
             is_plain = name == Path(name).name and name not in ("", "..")
-            is_entry = isinstance(entry, dict) and type(entry.get("bytes")) is int and "sha256" in entry
+            is_entry = isinstance(entry, dict) and type(entry.get("bytes")) is int
+            is_entry = is_entry and isinstance(entry.get("sha256"), str)
             if not is_plain or not is_entry:
                 return f"files has no size and checksum of {name!r}"
         unlisted = [name for name in self.required if name not in saved["files"]]

@@ -60,7 +60,8 @@ def check_fields(settings: Any) -> None:
         if kind is bool and not isinstance(value, bool):
             allowed = "true or false"
         elif get_origin(kind) is Literal and value not in get_args(kind):
-            allowed, near = ", ".join(get_args(kind)), nearest(str(value), get_args(kind))
+            choices = [str(each) for each in get_args(kind)]
+            allowed, near = ", ".join(choices), nearest(str(value), choices)
         elif kind is int and (type(value) is not int or not limits.allow(value)):
             allowed = f"an integer {limits}"
         elif kind is float or (kind == float | None and value is not None):

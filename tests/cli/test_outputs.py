@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lmcells.cli import terminal
+from lmcells.cli.arguments import _WRITTEN
 from lmcells.cli.main import BAD_INPUT, build_parser, main
 from lmcells.notes.note import Note
 
@@ -28,7 +29,8 @@ OUTPUTS = [
     for name, parser in PARSERS.items()
     for action in parser._actions
     for flag in action.option_strings
-    if flag.endswith("output") and name != "reproduce"  # which always continues in its folder
+    if flag.removeprefix("--").replace("-", "_") in _WRITTEN
+    and name != "reproduce"  # which always continues in its folder
 ]
 
 
@@ -83,6 +85,131 @@ def test_an_input_is_never_replaced(name: str, tmp_path: Path, capsys: pytest.Ca
     assert main([*name.split(), *arguments]) == BAD_INPUT
     assert "is also an input" in capsys.readouterr().err
     assert given.read_text() == "kept"
+
+
+NOTE = '{"id": "1", "text": "PLAN: seen by PT for gait. Physical therapy (PT) again."}\n'
+
+
+@pytest.mark.parametrize("flag", ["--errors", "--outcomes"])
+def test_marked_notes_are_not_replaced_by_what_is_written_about_them(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes, same = tmp_path / "marked.jsonl", tmp_path / "same.jsonl"
+    notes.write_text("kept")
+    same.hardlink_to(notes)
+    assert main(["evaluate", "default", "--notes", str(notes), flag, str(same), "--overwrite"]) == BAD_INPUT
+    assert f"{flag} {same} is also an input" in capsys.readouterr().err
+    assert notes.read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "dataset reverse notes.jsonl --inventory i.csv --output x.json --inventory-output sub/../x.json",
+        "evaluate default --notes notes.jsonl --errors x.json --outcomes ./x.json",
+    ],
+)
+def test_two_outputs_have_two_names(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    assert main(given.split()) == BAD_INPUT
+    assert re.search(r"--[\w-]+ \S+ is also --\w+\. Choose another name\.", capsys.readouterr().err)
+    assert [path.name for path in tmp_path.iterdir()] == ["sub"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "prepare out/notes.jsonl --output out",
+        "prepare out.building/notes.jsonl --output out",
+        "audit notes.jsonl --inventory out/site_inventory.csv --output out",
+        "audit out.parts/notes.jsonl --output out",
+        "annotate out.jsonl.parts/notes.jsonl --output out.jsonl",
+        "annotate out.jsonl.parts --output out.jsonl",
+        "annotate out.jsonl.report.json --output out.jsonl",
+        "annotate out.jsonl.rejected.jsonl --output out.jsonl",
+        "export annotations.jsonl --notes out/notes.jsonl --to brat --output out",
+        "train out/corpus --output out",
+        "unpack out/corpus.packed --output out",
+        "inventory compile out/site.csv --corpus corpus --model default --output out",
+    ],
+)
+def test_an_input_in_a_folder_that_would_be_replaced_is_kept(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = [Path(word) for word in given.split() if word.startswith("out") and "/" in word]
+    names += [
+        Path("out.jsonl.parts/notes.jsonl"),
+        Path("out.jsonl.report.json"),
+        Path("out.jsonl.rejected.jsonl"),
+    ]
+    for path in names:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(NOTE)
+    assert main([*given.split(), "--overwrite"]) == BAD_INPUT
+    assert re.search(r"(would replace \S+, an input|is also an input)\. Choose", capsys.readouterr().err)
+    assert all(path.read_text() == NOTE for path in names)
+
+
+@pytest.mark.parametrize("command", ["prepare", "annotate", "audit", "inventory find"])
+def test_nothing_is_written_into_a_folder_of_notes(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be read as a note next time."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.jsonl").write_text(NOTE)
+    (tmp_path / "link").symlink_to("notes")
+    for notes, output in (
+        ("notes", "link/out.csv"),
+        ("link", "notes/sub/../out.csv"),
+        (".", "notes/out.csv"),
+    ):
+        assert main([*command.split(), notes, "--output", output]) == BAD_INPUT
+        assert f"is inside {notes}, which is an input" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "notes").iterdir()] == ["a.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("command", "beside"),
+    [
+        ("annotate notes.jsonl --output out.jsonl", "out.jsonl.parts"),
+        ("audit notes.jsonl --output out", "out.parts"),
+        ("prepare notes.jsonl --output out", "out.building"),
+    ],
+)
+def test_a_folder_that_another_program_made_is_left_alone(
+    command: str,
+    beside: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.jsonl").write_text(NOTE)
+    (tmp_path / beside).mkdir()
+    (tmp_path / beside / "thesis.txt").write_text("kept")
+    for more in ([], ["--overwrite"], ["--resume"]):
+        assert main([*command.split(), *more]) == BAD_INPUT
+        assert f"{beside} is needed for work in progress" in capsys.readouterr().err
+        assert (tmp_path / beside / "thesis.txt").read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", ["out.jsonl.report.json", "out.jsonl.rejected.jsonl"])
+def test_a_file_beside_the_output_is_replaced_only_when_asked(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.jsonl").write_text(NOTE)
+    (tmp_path / name).write_text("kept")
+    given = ["annotate", "notes.jsonl", "--output", "out.jsonl"]
+    assert main(given) == BAD_INPUT
+    assert f"{name} already exists" in capsys.readouterr().err
+    assert (tmp_path / name).read_text() == "kept"
+    assert main([*given, "--overwrite"]) == 0
 
 
 def test_a_name_that_no_file_can_have_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

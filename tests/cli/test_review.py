@@ -34,6 +34,21 @@ def test_a_file_is_needed(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert not missing.exists()
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="files of limited size")
+def test_a_full_disk_is_said_in_one_line(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.jsonl"
+    notes.write_text(json.dumps({"id": "1", "text": "PLAN: seen by PT for gait. " * 5_000}))
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)); "
+        "from lmcells.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    given = ["review", str(notes), "--reviews", str(tmp_path / "r.db"), "--no-browser"]
+    done = subprocess.run([sys.executable, "-c", code, *given], check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert re.fullmatch(r"lmcells review: --reviews \S+ cannot be used: [\w /]+\.\n", done.stderr)
+
+
 def test_rules_that_could_never_hold_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "site.csv").write_text("short_form,long_form,action,ward\nMS,mitral stenosis,pin,B2\n")
     given = ["--reviews", str(tmp_path / "r.db"), "--inventory", str(tmp_path / "site.csv")]

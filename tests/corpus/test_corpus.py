@@ -12,8 +12,10 @@ import pytest
 
 from corpora import corpus_of
 from lmcells.corpus import Corpus, count_words_by_metadata, occurrence_metadata, statistics, subsample
+from lmcells.corpus.corpus import FORMAT
 from lmcells.corpus.statistics import WordArrays, keep_probability
 from lmcells.errors import ConfigError, CorpusError
+from lmcells.files import sha256
 
 NOTES = [
     f"HPI: chest pain {'fever ' * (i % 3)}cough\n\nPLAN: rest pain {'ice' if i % 2 else 'heat'}"
@@ -173,6 +175,12 @@ def test_damage_is_noticed(copy: Path, name: str) -> None:
             lambda m: m["files"].update({"../x": {"bytes": 0, "sha256": ""}}),
             r"no size and checksum of '\.\./x'",
         ),
+        (lambda m: m["files"]["tokens.npy"].update(sha256=1.5), r"no size and checksum of 'tokens\.npy'"),
+        (lambda m: m["sizes"].update(n_words="7"), "sizes and metadata are not whole numbers"),
+        (lambda m: m["sizes"].pop("n_tokens"), "sizes and metadata are not whole numbers"),
+        (lambda m: m["metadata"].update(section=-1), "sizes and metadata are not whole numbers"),
+        (lambda m: m["metadata"].update({"../x": 1}), "metadata are not those of its files"),
+        (lambda m: m["settings"].pop("stop_words"), "settings lack stop_words"),
     ],
 )
 def test_a_manifest_that_cannot_be_used_is_refused_with_the_reason(
@@ -194,3 +202,78 @@ def test_a_folder_without_a_whole_manifest_is_refused(copy: Path, content: str) 
     (copy / "manifest.json").unlink()
     with pytest.raises(CorpusError, match=r"no manifest\.json"):
         Corpus.open(copy)
+
+
+def read_all(folder: Path) -> None:
+    corpus = Corpus.open(folder)
+    assert corpus.words
+    assert corpus.metadata_names("section")
+    assert corpus.segment_metadata("section").size
+    for word in range(len(corpus.words)):
+        corpus.occurrences_of(word)
+    count_words_by_metadata(corpus)
+    count_words_by_metadata(corpus, "document")
+    occurrence_metadata(corpus)
+    list(subsample(corpus, threshold=0, seed=0, ranges=[(0, corpus.tokens.size)]))
+
+
+def list_of_dicts(values: Any) -> Any:
+    return np.array([{"value": each} for each in values.tolist()], dtype=object)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values: values[:-1],
+        lambda values: values.reshape(-1, 1),
+        lambda values: values[0],
+        lambda values: values.astype(complex),
+        lambda values: values.astype(str),
+        list_of_dicts,
+    ],
+    ids=["short", "table", "number", "complex", "text", "pickled"],
+)
+@pytest.mark.parametrize("name", [name for name in FORMAT.required if name.endswith(".npy")])
+def test_an_array_of_another_kind_is_refused(copy: Path, name: str, change: Callable[[Any], Any]) -> None:
+    np.save(copy / name, change(np.load(copy / name)), allow_pickle=True)
+    forge(copy, name)
+    with pytest.raises(CorpusError, match=f"{name} is damaged") as refused:
+        read_all(copy)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", [-1, 2**31 - 1])
+@pytest.mark.parametrize(
+    "name", ["tokens.npy", "token_segment.npy", "occurrences.npy", "metadata.section.npy"]
+)
+def test_an_id_that_nothing_has_is_refused(copy: Path, name: str, value: int) -> None:
+    ids = np.load(copy / name)
+    ids[ids.size // 2] = value
+    np.save(copy / name, ids)
+    with pytest.raises(CorpusError, match=f"{name} is damaged"):
+        read_all(copy)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", "[[]]", '["a"]', "[" * 100_000, '"\\ud800"'])
+@pytest.mark.parametrize("name", ["vocabulary.json", "metadata.section.json"])
+def test_names_that_are_none_are_refused(copy: Path, name: str, content: str) -> None:
+    (copy / name).write_text(content)
+    forge(copy, name)
+    with pytest.raises(CorpusError, match=f"{name} is damaged") as refused:
+        read_all(copy)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_header_of_an_array_that_is_no_header_is_refused(copy: Path) -> None:
+    content = bytearray((copy / "tokens.npy").read_bytes())
+    content[8] = 0x15  # its length
+    (copy / "tokens.npy").write_bytes(content)
+    with pytest.raises(CorpusError, match=r"tokens\.npy is damaged"):
+        read_all(copy)
+
+
+def forge(folder: Path, name: str) -> None:
+    """Write a file's size and checksum into the manifest, so that only its content is wrong."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][name] = {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))

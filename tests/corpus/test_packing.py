@@ -1,5 +1,7 @@
 """A packed corpus: the same when unpacked, refused when damaged."""
 
+import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,23 @@ def test_a_damaged_or_truncated_file_is_refused_by_name(
             path.unlink()
         output.rmdir()
     assert [path.name for path in tmp_path.iterdir()] == ["broken.packed"]
+
+
+@pytest.mark.parametrize("change", [{"n_tokens": 10**15}, {"n_words": 10**13}, {"n_segments": 10**15}])
+def test_sizes_that_its_content_does_not_have_take_no_memory(
+    packed: Path, tmp_path: Path, change: dict[str, int]
+) -> None:
+    forged = tmp_path / "forged.packed"
+    with zipfile.ZipFile(packed) as archive, zipfile.ZipFile(forged, "w", zipfile.ZIP_LZMA) as copy:
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name == "manifest.json":
+                manifest = json.loads(content)
+                content = json.dumps(manifest | {"sizes": manifest["sizes"] | change}).encode()
+            copy.writestr(name, content)
+    with pytest.raises(CorpusError, match=r"forged\.packed is damaged"):
+        unpack_corpus(forged, tmp_path / "corpus")
+    assert [path.name for path in tmp_path.iterdir()] == ["forged.packed"]
 
 
 def test_nothing_is_overwritten(corpus: Corpus, packed: Path, tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lmcells.errors import FormatError
 from lmcells.evaluation import marked_notes, whole_notes
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.expansion import Candidate, Expansion
@@ -142,3 +144,63 @@ def test_probabilities_stay_honest_where_senses_are_missing() -> None:
     sentences = Path(__file__).parents[2] / "benchmarks" / "data" / "everyday_sentences_dev.jsonl"
     marked = list(marked_notes.read_marked_notes(sentences, report=ReadReport()))[:120]
     assert 0 < whole_notes.calibration_error_without_senses("default", marked, shipped_inventory()) < 0.15
+
+
+GOOD = {"start": 0, "end": 2, "kind": "short_form", "senses": ["patient"]}
+REGION = {"id": "1", "type": "labels", "value": {"start": 0, "end": 2, "labels": ["none"]}}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"mentions": [GOOD | {"senses": [1]}]}, "TypeError"),
+        ({"mentions": [GOOD | {"start": 0.5}]}, "TypeError"),
+        ({"mentions": [GOOD | {"end": True}]}, "TypeError"),
+        ({"mentions": [[]]}, "TypeError"),
+        ({"mentions": ["x"]}, "TypeError"),
+        ({"mentions": 1}, "TypeError"),
+        ({"text": None}, "TypeError"),
+        ({"annotations": []}, "IndexError"),
+        (
+            {"annotations": [{"result": [REGION | {"value": {"start": 0, "end": 2, "labels": [1]}}]}]},
+            "AttributeError",
+        ),
+        ({"annotations": [{"result": [REGION]}], "data": []}, "AttributeError"),
+    ],
+)
+def test_a_note_that_is_not_marked_as_it_should_be_is_skipped(
+    change: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    is_task = "annotations" in change
+    whole = {"data": {"text": TEXT}} if is_task else {"id": "1", "text": TEXT, "mentions": [GOOD]}
+    path = tmp_path / ("tasks.json" if is_task else "marked.jsonl")
+    path.write_text(json.dumps([whole | change] if is_task else whole | change))
+    report = ReadReport()
+    assert list(marked_notes.read_marked_notes(path, report=report)) == []
+    assert report.skipped == {f"not a marked note ({reason})": 1}
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff secret", b'{"text": "secret"}', b"1", b"null", b'"secret"', b"[" * 100_000]
+)
+def test_an_export_that_is_no_list_of_tasks_is_refused_in_one_line(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "tasks.json").write_bytes(content)
+    with pytest.raises(FormatError, match=r"tasks\.json is not (JSON in UTF-8|a list of tasks)") as refused:
+        list(marked_notes.read_marked_notes(tmp_path / "tasks.json", report=ReadReport()))
+    assert "secret" not in str(refused.value)
+
+
+def test_lines_that_are_not_text_or_too_deep_are_refused_or_skipped(tmp_path: Path) -> None:
+    path, report = tmp_path / "marked.jsonl", ReadReport()
+    path.write_text("[" * 100_000)
+    assert list(marked_notes.read_marked_notes(path, report=report)) == []
+    assert report.skipped == {"not a marked note (RecursionError)": 1}
+    path.write_bytes(b"\xff secret")
+    with pytest.raises(FormatError, match=r"marked\.jsonl is not text in UTF-8\."):
+        list(marked_notes.read_marked_notes(path, report=report))
+
+
+def test_a_device_keeps_its_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "chmod", lambda *_: pytest.fail("the mode of a device was changed"))
+    with whole_notes._private(Path("/dev/null")) as file:
+        assert file is not None

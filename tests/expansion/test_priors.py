@@ -1,10 +1,12 @@
 """Honest probabilities: "no sense fits" as a candidate, and how often each sense is meant."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from lmcells.errors import ConfigError, ModelError
 from lmcells.expansion.calibration import Calibration, SensePriors
 
 
@@ -62,3 +64,37 @@ def test_lower_case_has_priors_of_its_own_where_there_are_any() -> None:
     assert capitals[0] > capitals[1]
     assert small[1] > small[0]
     assert SensePriors({"HR": shares}).of("HR", names, in_lower_case=True)[0] == capitals
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        [],
+        1,
+        {"PT": 1},
+        {"PT": []},
+        {"PT": {}},
+        {"PT": {"patient": 0}},
+        {"PT": {"patient": "0.5"}},
+        {"PT": {"a": float("nan")}},
+    ],
+)
+def test_priors_that_are_no_shares_are_refused(saved: object, tmp_path: Path) -> None:
+    (tmp_path / "sense_priors.json").write_text(json.dumps(saved))
+    with pytest.raises(ModelError, match=r"sense_priors\.json is damaged"):
+        SensePriors.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "scores", [[np.nan, 1.0], [1.0, np.nan], [np.inf, 1.0], [np.inf, np.inf], [np.nan, np.nan]]
+)
+@pytest.mark.parametrize("calibration", [Calibration(), Calibration(none_score=0.0)])
+def test_scores_that_are_not_finite_get_no_probability(calibration: Calibration, scores: list[float]) -> None:
+    with pytest.raises(ModelError, match="scores are not finite"):
+        calibration.judge(np.array(scores))
+
+
+@pytest.mark.parametrize("name", ["least_score", "none_score"])
+def test_a_calibration_that_is_not_finite_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: found nan"):
+        Calibration(**{name: float("nan")})

@@ -95,6 +95,18 @@ def test_notes_that_do_not_belong_to_the_annotations_are_refused(tmp_path: Path)
         list(read_annotated(annotations(tmp_path / "out.jsonl", ("n/1", 3, 5)), NoteFiles([twice])))
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("content", [b"secret \xff", b"secret\0" * 9, b"[" * 100_000, b"PAR1secretPAR1"])
+def test_annotations_that_are_damaged_are_refused_in_one_line(
+    tmp_path: Path, content: bytes, suffix: str
+) -> None:
+    path = tmp_path / f"x.{suffix}"
+    path.write_bytes(b"note_id,candidates\n1,%s\n" % content if suffix == "csv" else content)
+    with pytest.raises(FormatError, match=rf"x\.{suffix}(, row 1| is damaged)") as refused:
+        list(read_annotated(path, NoteFiles([])))
+    assert "secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize("content", ["secret", '{"note_id": "a"}', "[1]", '{"note_id": 1, "candidates": 3}'])
 def test_what_annotate_did_not_write_is_refused_without_a_word_of_it(tmp_path: Path, content: str) -> None:
     for suffix in ("jsonl", "csv"):

@@ -11,6 +11,7 @@ from lmcells.errors import FormatError
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport, detect_format, read_notes
 
+NO_CHARSETS = [f"text/plain; charset={name}" for name in ("undefined", "hex", "idna", "punycode", "none")]
 TEXT = "HPI: Pt c/o SOB.\r\nPLAN: müde, r/o PE."
 
 
@@ -67,10 +68,12 @@ def test_what_gives_no_text_is_skipped_with_its_reason(tmp_path: Path) -> None:
     by_url = {"attachment": {"contentType": "text/plain", "url": "Binary/7"}}
     resources = [
         {"resourceType": "Patient", "id": "1"},
+        {"resourceType": {"of": ["another", "kind"]}, "id": "1"},
         document(2, status="entered-in-error"),
         document(3, content=[{"attachment": attachment("<p>", "text/html")}]),
         document(4, content=[by_url]),
         document(5, content=[{"attachment": {"contentType": "text/plain", "data": "not base64!"}}]),
+        *(document(9, content=[{"attachment": attachment(content_type=each)}]) for each in NO_CHARSETS),
         document(6, content=[{"attachment": attachment(" ")}]),
         document(7, content="broken"),
         ["no", "resource"],
@@ -82,9 +85,9 @@ def test_what_gives_no_text_is_skipped_with_its_reason(tmp_path: Path) -> None:
     notes, account = read(path)
     assert [note.id for note in notes] == ["notes/DocumentReference/8"]
     assert account.skipped == {
-        "resource of another type": 1,
+        "resource of another type": 2,
         "marked as an error (status)": 1,
-        "no plain-text attachment": 4,
+        "no plain-text attachment": 4 + len(NO_CHARSETS),
         "empty note": 1,
         "not a FHIR resource": 2,
     }

@@ -331,6 +331,23 @@ def test_missing_and_misshapen_tensors_are_named(copy: Path) -> None:
         PretrainedModel.from_pretrained(copy)
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_a_model_whose_numbers_are_not_finite_is_refused(copy: Path, number: float) -> None:
+    arrays = read_tensors(copy / "model.safetensors")
+    arrays["prior.words.weight"] = arrays["prior.words.weight"].copy()
+    arrays["prior.words.weight"][0, 0] = number
+    rewrite(copy, "model.safetensors", arrays)
+    with pytest.raises(ModelError, match=r"prior\.words\.weight has numbers that are infinite"):
+        PretrainedModel.from_pretrained(copy)
+
+
+@pytest.mark.parametrize("settings_", [None, "x", {}, {"stop_words": 1}])
+def test_a_corpus_that_does_not_say_which_words_were_read_is_refused(copy: Path, settings_: Any) -> None:
+    edit_config(copy, lambda config: config["corpus"].update(settings=settings_))
+    with pytest.raises(ModelError, match="the settings of its corpus lack stop_words"):
+        PretrainedModel.from_pretrained(copy)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -6,6 +6,8 @@ import json
 import os
 import random
 import stat
+import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from starlette.testclient import TestClient
 
 from lmcells import Expander
 from lmcells.errors import FormatError, InputError
@@ -99,10 +102,13 @@ def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "other.db").stat().st_mode) == 0o600
 
 
-def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("PT today, and nothing that SQLite would know. " * 50)
+def test_a_file_that_holds_something_else_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("PT today, and nothing that SQLite would know. " * 50)
+    notes.chmod(0o664)
     with pytest.raises(InputError, match="is not a file of reviews"):
-        ReviewStore(tmp_path / "notes.txt")
+        ReviewStore(notes)
+    assert stat.S_IMODE(notes.stat().st_mode) == 0o664
     with pytest.raises(InputError, match="cannot be opened: No such file"):
         ReviewStore(tmp_path / "missing" / "reviews.db")
 
@@ -231,6 +237,12 @@ def test_a_deleted_note_leaves_no_trace(store: ReviewStore) -> None:
     with pytest.raises(InputError, match="no note"):
         store.read(note)
     assert sorted(each.name for each in store.path.parent.iterdir()) == ["reviews.db"]
+
+
+def test_a_new_note_never_gets_the_number_of_a_deleted_one(store: ReviewStore) -> None:
+    deleted = add(store, "1")  # a reviewer may still have it open
+    store.delete(deleted)
+    assert add(store, "2") != deleted
 
 
 def test_new_answers_keep_the_decisions(store: ReviewStore) -> None:
@@ -456,3 +468,71 @@ def test_a_reviewer_sees_what_others_decided_only_after_deciding(expander: Expan
                 "/v1/reviews/notes", content=body, headers={"Content-Type": "application/json"}
             )
             assert answer.status_code == 422
+
+
+@pytest.fixture
+def service(expander: Expander, tmp_path: Path) -> Iterator[TestClient]:
+    with client(expander, reviews=str(tmp_path / "r.db")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
+def test_a_page_of_another_site_cannot_send_a_note(service: TestClient, content_type: str | None) -> None:
+    """Without asking first, browsers send other sites only these types."""
+    headers = {"Content-Type": content_type} if content_type else {}
+    body = json.dumps({"name": "planted", "text": TEXT}).encode()
+    answer = service.post("/v1/reviews/notes", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["detail"]) == (
+        415,
+        "Content-Type: not supported; allowed: application/json.",
+    )
+    assert service.get("/v1/reviews").json()["n_notes"] == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps({"name": "1", "text": SECRET}).encode("utf-16"),  # its values cannot be counted
+        json.dumps({"name": "1", "text": "PT", "metadata": {SECRET: 1}}).encode(),
+        json.dumps({"name": "1", "text": "PT", SECRET: 1}).encode(),
+        json.dumps({str(number): SECRET for number in range(100)}).encode(),
+        b'{"name": "1", "text": "' + SECRET.encode(),
+        b"[" * 100_000,
+        b'{"text": ' + b"9" * 10_000 + b"}",
+    ],
+)
+def test_a_wrong_body_is_refused_in_one_line_that_quotes_nothing(service: TestClient, content: bytes) -> None:
+    answer = service.post("/v1/reviews/notes", content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert list(answer.json()) == ["detail"]
+    assert SECRET not in answer.text
+
+
+@pytest.mark.parametrize("number", ["9223372036854775808", "9" * 40, "-1"])
+def test_a_number_that_no_note_can_have_is_refused(service: TestClient, number: str) -> None:
+    address = f"/v1/reviews/notes/{number}"
+    done = {"reviewer": "Ana", "action": "done"}
+    for answer in (
+        service.get(address),
+        service.delete(address),
+        service.post(f"{address}/decisions", json=done),
+    ):
+        assert answer.status_code == 422
+        assert answer.json()["detail"].startswith("note_id: ")
+
+
+def test_the_section_of_a_mention_is_found_among_many_in_short_time(expander: Expander) -> None:
+    n_sections = 12_000
+    note = Note("1", "Plan:\nqq QZX qq\n" * n_sections)
+    start = time.perf_counter()
+    mentions = mentions_of(note, [], expander)
+    assert {each.section for each in mentions} == {"PLAN"}
+    assert time.perf_counter() - start < 4
+
+
+def test_the_schema_describes_the_bodies_of_reviews(service: TestClient) -> None:
+    schema = service.get("/openapi.json").json()
+    for path in ("/notes", "/notes/{note_id}/decisions", "/undo"):
+        content = schema["paths"][f"/v1/reviews{path}"]["post"]["requestBody"]["content"]
+        name = content["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        assert schema["components"]["schemas"][name]["properties"]["name" if path == "/notes" else "reviewer"]

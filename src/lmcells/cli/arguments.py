@@ -240,11 +240,20 @@ def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -
 
 # Outputs. Every command that writes has --output and --overwrite; `main` checks for existing outputs before it runs.
 
-_WRITTEN = ("output", "inventory_output")
+_WRITTEN = ("output", "inventory_output", "errors", "outcomes")
 # Options that are paths, but kept as text.
 _READ_BY_NAME = ("model", "from_model", "inventory", "only_inventory", "header_rules")
 # `annotate` returns the counts of a finished job; `reproduce` always continues in its folder.
 _CHECK_THEMSELVES = ("annotate", "reproduce")
+# They add files of their own to an existing folder; others replace all of it.
+_ADD_TO_FOLDERS = ("evaluate", "inspect", "reproduce")
+_BESIDE = (
+    "parts",
+    "building",
+    "report.json",
+    "rejected.jsonl",
+    "report.csv",
+)  # names after that of the output
 
 
 def part_of_split(output: Path, part: str) -> Path:
@@ -256,21 +265,41 @@ def refuse_existing_outputs(options: argparse.Namespace) -> None:
     """Refuse to replace an input, and to replace existing outputs unless --overwrite or --resume is given."""
     given = vars(options)
     parts = [part.partition("=")[0].strip() for part in (given.get("split") or "").split(",")]
+    flags: dict[Path, str] = {}
     for name in _WRITTEN:
         for part in parts if given.get(name) else ():
             path, flag = part_of_split(given[name], part), f"--{name.replace('_', '-')}"
-            if any(_is_same(path, each) for each in _inputs(given)):
-                raise InputError(f"{flag} {path} is also an input. Choose another name.")
+            _refuse_inputs(path, given, flag=flag)
+            if flags.setdefault(path.resolve(), flag) != flag:
+                raise InputError(f"{flag} {path} is also {flags[path.resolve()]}. Choose another name.")
             if given["command"] not in _CHECK_THEMSELVES:
                 refuse_existing(path, options, flag=flag)
+
+
+def _refuse_inputs(path: Path, given: Mapping[str, Any], *, flag: str) -> None:
+    """Refuse an output that is an input, would replace one, or lies in a folder of notes."""
+    written = [path, *(path.with_name(f"{path.name}.{what}") for what in _BESIDE if path.name)]
+    for each in _inputs(given):
+        if any(_is_same(one, each) for one in written):
+            raise InputError(f"{flag} {path} is also an input. Choose another name.")
+        folders = () if given["command"] in _ADD_TO_FOLDERS else each.resolve().parents
+        if any(_is_same(one, folder) for one in written for folder in folders):
+            raise InputError(f"{flag} {path} would replace {each}, an input. Choose another name.")
+    for each in (*_listed(given.get("notes")), *_listed(given.get("inputs"))):
+        if each.is_dir() and path.resolve().is_relative_to(each.resolve()):
+            raise InputError(f"{flag} {path} is inside {each}, which is an input. Choose another folder.")
 
 
 def _inputs(given: Mapping[str, Any]) -> Iterator[Path]:
     """Yield the files and folders that the options name for reading."""
     for name, value in given.items():
-        for each in value if isinstance(value, list) else [value]:
+        for each in _listed(value):
             if name not in _WRITTEN and (isinstance(each, Path) or (each and name in _READ_BY_NAME)):
                 yield Path(each)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _is_same(path: Path, other: Path) -> bool:

@@ -91,9 +91,6 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 
 def _evaluate_notes(options: argparse.Namespace) -> None:
-    for path in (options.errors, options.outcomes):
-        if path is not None and path.exists() and not (options.overwrite or options.resume):
-            raise InputError(f"{path} already exists. Choose another name, or replace it with --overwrite.")
     if options.resume and options.outcomes is None:
         raise InputError("--resume needs --outcomes FILE, which stores the results of each note.")
     with ProgressLine() as line:

@@ -12,7 +12,7 @@ from lmcells.cli.arguments import Command, Options
 from lmcells.cli.terminal import Table, flat_rows, print_result
 from lmcells.corpus import Corpus
 from lmcells.corpus.corpus import FORMAT as CORPUS
-from lmcells.corpus.corpus import MANIFEST
+from lmcells.corpus.corpus import MANIFEST, TOKEN_SEGMENT, require_ids
 from lmcells.corpus.packing import pack_corpus, unpack_corpus
 from lmcells.errors import InputError
 from lmcells.files import explain_unwritable, read_tensors
@@ -58,7 +58,8 @@ def _corpus_tables(corpus: Corpus) -> Iterator[Table]:
     yield str(corpus.folder), rows
     yield "settings", [(name, str(value)) for name, value in manifest.settings.items()]
     yield _most_frequent(corpus.words, corpus.word_counts)
-    segment_tokens = np.bincount(corpus.token_segment)
+    require_ids(corpus.token_segment, sizes["n_segments"], source=corpus.folder / TOKEN_SEGMENT)
+    segment_tokens = np.bincount(corpus.token_segment, minlength=sizes["n_segments"])
     for kind in corpus.metadata_kinds:
         if kind != "document":
             n_values, names = corpus.n_metadata(kind), corpus.metadata_names(kind)

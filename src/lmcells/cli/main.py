@@ -83,13 +83,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has closed it
         _discard_output()
         return BROKEN_PIPE
-    except OSError as error:
-        if error.filename is not None:  # a name that is too long, a folder that may not be listed, ...
-            print(f"lmcells {options.command}: {error.filename}: {error.strerror}.", file=sys.stderr)
-            return BAD_INPUT
-        if error.errno not in _NO_ROOM:
-            raise
-        print(f"lmcells {options.command}: the output cannot be written: {error.strerror}.", file=sys.stderr)
+    except (OSError, MemoryError) as error:
+        why = "not enough memory"
+        if isinstance(error, OSError):
+            if error.filename is not None:  # a name that is too long, a folder that may not be listed, ...
+                print(f"lmcells {options.command}: {error.filename}: {error.strerror}.", file=sys.stderr)
+                return BAD_INPUT
+            if error.errno not in _NO_ROOM:
+                raise
+            why = f"the output cannot be written: {error.strerror}"
+        print(f"lmcells {options.command}: {why}.", file=sys.stderr)
         _discard_output()
         return 1
     return 0

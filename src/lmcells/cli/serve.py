@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import socket
+import sqlite3
 import sys
 import time
 import webbrowser
@@ -99,12 +100,15 @@ def _review(options: argparse.Namespace) -> None:
     if options.export and not Path(options.reviews).exists():
         raise InputError(f"--reviews {options.reviews} does not exist. Give a file with reviews.")
     store = ReviewStore(Path(options.reviews))
-    if options.export:
-        inventory = expander_settings(options).open().inventory
-        sys.stdout.writelines(EXPORTS[options.export](store.list_notes(), inventory))
-        return
-    if options.notes:
-        _add_notes(store, options)
+    try:
+        if options.export:
+            inventory = expander_settings(options).open().inventory
+            sys.stdout.writelines(EXPORTS[options.export](store.list_notes(), inventory))
+            return
+        if options.notes:
+            _add_notes(store, options)
+    except sqlite3.OperationalError as error:  # such as a full disk
+        raise InputError(f"--reviews {options.reviews} cannot be used: {error}.") from None
     if options.port == 0:
         options.port = _free_port(options.host)
     # Other users of the machine stay out.

@@ -24,7 +24,7 @@ from lmcells.corpus.settings import CorpusSettings, read_excluded_ids
 from lmcells.corpus.shard import Shard, batch_notes, build_shard
 from lmcells.corpus.statistics import write_section_statistics
 from lmcells.errors import ConfigError, FormatError, InputError
-from lmcells.files import put_in_place, read_json, sha256, write_json
+from lmcells.files import clear_work_folder, put_in_place, read_json, sha256, write_json
 from lmcells.notes.note import Note, given_id
 from lmcells.notes.readers import Columns, ListedFile, ReadReport, cut_notes, opening, read_listed
 from lmcells.processes import worker_pool
@@ -339,16 +339,15 @@ def _open_work_folder(work: Path, plan: dict[str, Any], *, resume: bool) -> None
     if work.exists() and resume:
         try:
             before = read_json(work / PLAN)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             before = None
         if before == plan:
             return
-        if before is not None:
+        if isinstance(before, dict):
             changed = ", ".join(name for name in plan if before.get(name) != plan[name])
             raise InputError(
                 f"--resume: {work} was started with other {changed}. "
                 "Use the same ones, or leave out --resume to start over."
             )
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    clear_work_folder(work, PLAN)
     write_json(work / PLAN, plan)

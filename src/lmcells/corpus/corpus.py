@@ -2,9 +2,11 @@
 
 import errno
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +29,8 @@ SECTION_IDS = "metadata.section.npy"
 # Counts of each word by section, and the sections of its occurrences.
 SECTION_COUNTS = ("section_counts.offsets.npy", "section_counts.sections.npy", "section_counts.counts.npy")
 OCCURRENCE_SECTIONS = "occurrence_sections.npy"
+
+_SIZES = ("n_tokens", "n_words", "n_segments", "n_documents")
 
 FORMAT = FolderFormat(
     what="corpus",
@@ -73,17 +77,48 @@ class Manifest:
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
-    def from_dict(cls, saved: dict[str, Any]) -> Self:
-        return cls(**{name: saved[name] for name in cls.__slots__})
+    def from_dict(cls, saved: dict[str, Any], *, source: Path) -> Self:
+        """Return the manifest that an index describes; CorpusError if something in it is missing or no number."""
+        kinds, sizes = saved["metadata"], saved["sizes"]
+        files = {name for kind in kinds for name in (metadata_ids(kind), metadata_names(kind))}
+        counts = [*kinds.values(), *(sizes.get(name) for name in _SIZES)]
+        if not files <= saved["files"].keys() or not {"section", "document"} <= kinds.keys():
+            problem = "metadata are not those of its files"
+        elif not all(type(count) is int and count >= 0 for count in counts):
+            problem = "sizes and metadata are not whole numbers"
+        elif type(saved["settings"].get("stop_words")) is not bool:
+            problem = "settings lack stop_words"
+        else:
+            return cls(**{name: saved[name] for name in cls.__slots__})
+        raise CorpusError(f"{source}: its {MANIFEST} is damaged: {problem}. {FORMAT.again}")
 
 
-def map_array(path: Path) -> npt.NDArray[np.integer]:
-    array: npt.NDArray[np.integer] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return array
+def map_array(path: Path, *, size: int | None = None) -> npt.NDArray[np.integer]:
+    """Map an array of whole numbers; CorpusError if it is something else, or has another size."""
+    found = "not an array"
+    with suppress(ValueError, EOFError, SyntaxError, TokenError):  # of its header, too
+        array: npt.NDArray[np.integer] = np.load(path, mmap_mode="r", allow_pickle=False)
+        found = f"{array.dtype} {array.shape}"
+        if array.ndim == 1 and array.dtype.kind in "iu" and size in (None, array.size):
+            return array
+    expected = "whole numbers" if size is None else f"{size:,} whole numbers"
+    raise CorpusError(f"{path} is damaged: found {found}, expected {expected}. {FORMAT.again}")
 
 
-def _mapped(name: str) -> cached_property[npt.NDArray[np.integer]]:
-    return cached_property(lambda corpus: map_array(corpus.folder / name))
+def require_ids(ids: npt.NDArray[np.integer], n: int, *, source: object) -> None:
+    """Refuse ids that are not below `n`: whoever uses them as indices would read something else."""
+    least, most = (int(ids.min()), int(ids.max())) if ids.size else (0, 0)
+    if least < 0 or (most >= n and ids.size):
+        raise CorpusError(
+            f"{source} is damaged: found ids from {least:,} to {most:,}, expected below {n:,}. {FORMAT.again}"
+        )
+
+
+def _mapped(name: str, n: str, *, more: int = 0) -> cached_property[npt.NDArray[np.integer]]:
+    """An array with one number for each of `n`."""
+    return cached_property(
+        lambda corpus: map_array(corpus.folder / name, size=corpus.manifest.sizes[n] + more)
+    )
 
 
 @dataclass(frozen=True)
@@ -106,22 +141,24 @@ class Corpus:
     @classmethod
     def open(cls, folder: Path | str, *, verify: bool = False) -> Self:
         """Open a corpus folder; `verify` also compares every checksum."""
-        return cls(Path(folder), Manifest.from_dict(FORMAT.read_index(Path(folder), verify=verify)))
+        folder = Path(folder)
+        return cls(folder, Manifest.from_dict(FORMAT.read_index(folder, verify=verify), source=folder))
 
-    tokens = _mapped(TOKENS)
-    token_segment = _mapped(TOKEN_SEGMENT)
-    word_counts = _mapped(WORD_COUNTS)
-    word_offsets = _mapped(WORD_OFFSETS)
-    occurrences = _mapped(OCCURRENCES)
+    tokens = _mapped(TOKENS, "n_tokens")
+    token_segment = _mapped(TOKEN_SEGMENT, "n_tokens")
+    word_counts = _mapped(WORD_COUNTS, "n_words")
+    word_offsets = _mapped(WORD_OFFSETS, "n_words", more=1)
+    occurrences = _mapped(OCCURRENCES, "n_tokens")
 
     @cached_property
     def words(self) -> list[str]:
         """The vocabulary, the most frequent word first."""
-        words: list[str] = read_json(self.folder / VOCABULARY)
-        return words
+        return self._names(VOCABULARY, self.manifest.sizes["n_words"])
 
     def occurrences_of(self, word: int) -> npt.NDArray[np.integer]:
-        return self.occurrences[self.word_offsets[word] : self.word_offsets[word + 1]]
+        found = self.occurrences[self.word_offsets[word] : self.word_offsets[word + 1]]
+        require_ids(found, self.manifest.sizes["n_tokens"], source=self.folder / OCCURRENCES)
+        return found
 
     @property
     def reads_stop_words(self) -> bool:
@@ -138,11 +175,25 @@ class Corpus:
 
     def segment_metadata(self, kind: str) -> npt.NDArray[np.integer]:
         """Return the metadata id of each segment."""
-        return map_array(self.folder / metadata_ids(self._known(kind)))
+        path = self.folder / metadata_ids(self._known(kind))
+        ids = map_array(path, size=self.manifest.sizes["n_segments"])
+        require_ids(ids, self.n_metadata(kind), source=path)
+        return ids
 
     def metadata_names(self, kind: str) -> list[str]:
         """Return the names of a kind of metadata, by id."""
-        names: list[str] = read_json(self.folder / metadata_names(self._known(kind)))
+        return self._names(metadata_names(self._known(kind)), self.n_metadata(kind))
+
+    def _names(self, name: str, size: int) -> list[str]:
+        """Read a list of so many names."""
+        try:
+            names = read_json(self.folder / name)
+        except (ValueError, RecursionError):
+            names = None
+        if not isinstance(names, list) or {*map(type, names)} - {str} or len(names) != size:
+            raise CorpusError(
+                f"{self.folder / name} is damaged: it is not a list of {size:,} names. {FORMAT.again}"
+            )
         return names
 
     def _known(self, kind: str) -> str:

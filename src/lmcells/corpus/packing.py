@@ -18,7 +18,7 @@ from lmcells.corpus import corpus as files
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest, create_array, map_array
 from lmcells.corpus.statistics import create_occurrences, place_occurrences, write_section_statistics
 from lmcells.errors import CorpusError, InputError
-from lmcells.files import atomic_write, put_in_place
+from lmcells.files import atomic_folder, atomic_write
 
 _BLOCK = 1 << 22  # numbers
 _PER_TOKEN = (files.TOKENS, files.TOKEN_SEGMENT)  # other arrays have one number per segment
@@ -57,13 +57,10 @@ def unpack_corpus(packed: Path, output: Path, *, overwrite: bool = False) -> Cor
     FORMAT.require_free(output, overwrite=overwrite)
     if not packed.is_file():
         raise CorpusError(f"{packed} does not exist. Make it with: lmcells pack CORPUS --output {packed}")
-    work = output.with_name(f"{output.name}.building")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
     try:
-        _extract(packed, work)
-        Corpus.open(work, verify=True)
-        put_in_place(work, output)
+        with atomic_folder(output, overwrite=True) as work:
+            _extract(packed, work)
+            Corpus.open(work, verify=True)
     except (*_BROKEN, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # zipfile seeking before the start
             raise
@@ -72,30 +69,31 @@ def unpack_corpus(packed: Path, output: Path, *, overwrite: bool = False) -> Cor
         ) from None
     except CorpusError as error:
         raise CorpusError(f"{packed} is damaged: {error}") from None
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return Corpus.open(output)
 
 
 def _extract(packed: Path, folder: Path) -> None:
     with zipfile.ZipFile(packed) as archive:
         saved = FORMAT.parse_index(json.loads(archive.read(files.MANIFEST)), source=packed)
-        manifest = Manifest.from_dict(saved)
+        manifest = Manifest.from_dict(saved, source=packed)
         for name in (files.MANIFEST, *manifest.files):  # plain file names: `parse_index` has checked them
             if name in _DERIVED:
                 continue
             with archive.open(name) as entry:
                 if not name.endswith(".npy"):
-                    (folder / name).write_bytes(entry.read())
+                    with (folder / name).open("wb") as copy:
+                        shutil.copyfileobj(entry, copy)
                     continue
                 size = manifest.sizes["n_tokens" if name in _PER_TOKEN else "n_segments"]
+                if archive.getinfo(name).file_size != 4 * size:
+                    raise ValueError  # before so much is allocated
                 array, n_read = create_array(folder / name, size), 0
                 while planes := entry.read(4 * _BLOCK):
                     numbers = np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(4, -1).T)
                     array[n_read : n_read + len(numbers)] = numbers.view("<i4")[:, 0]
                     n_read += len(numbers)
     corpus = Corpus(folder, manifest)
-    counts = np.zeros(manifest.sizes["n_words"], np.int64)
+    counts = np.zeros(len(corpus.words), np.int64)
     blocks = [slice(start, start + _BLOCK) for start in range(0, corpus.tokens.size, _BLOCK)]
     for block in blocks:
         counts += np.bincount(corpus.tokens[block], minlength=counts.size)

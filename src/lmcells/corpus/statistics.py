@@ -73,11 +73,16 @@ class WordArrays(NamedTuple):
     def of_corpus(cls, corpus: Corpus, kind: str) -> Self:
         of_segment, occurrences = np.asarray(corpus.segment_metadata(kind)), np.asarray(corpus.occurrences)
         token_segment = np.asarray(corpus.token_segment)
-        return cls(
-            np.asarray(corpus.word_offsets),
-            lambda chosen: of_segment.take(token_segment.take(occurrences[chosen])),
-            corpus.n_metadata(kind),
-        )
+
+        def metadata_at(chosen: Any) -> npt.NDArray[np.integer]:
+            positions = occurrences[chosen]
+            files.require_ids(positions, token_segment.size, source=corpus.folder / files.OCCURRENCES)
+            segments = token_segment.take(positions)
+            files.require_ids(segments, of_segment.size, source=corpus.folder / files.TOKEN_SEGMENT)
+            metadata: npt.NDArray[np.integer] = of_segment.take(segments)
+            return metadata
+
+        return cls(np.asarray(corpus.word_offsets), metadata_at, corpus.n_metadata(kind))
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Yield ranges of words whose occurrences are counted together: one word, or few occurrences."""
@@ -179,7 +184,10 @@ def _chances(first: int, last: int) -> Probabilities:
 def count_words_by_metadata(corpus: Corpus, kind: str = "section") -> WordMetadataCounts:
     """Count each word by metadata value; counts by section are stored when a corpus is built."""
     if kind == "section":
-        offsets, metadata, counts = (np.load(corpus.folder / name) for name in files.SECTION_COUNTS)
+        paths = [corpus.folder / name for name in files.SECTION_COUNTS]
+        offsets = files.map_array(paths[0], size=corpus.word_counts.size + 1)
+        metadata, counts = (files.map_array(path, size=int(offsets[-1])) for path in paths[1:])
+        files.require_ids(metadata, corpus.n_metadata(kind), source=paths[1])
     else:
         offsets, metadata, counts = join_counts(
             list(_gather(WordArrays.of_corpus(corpus, kind), MAX_PER_WORD))
@@ -200,7 +208,11 @@ def occurrence_metadata(
 ) -> npt.NDArray[np.int32]:
     """Return the metadata of the occurrences, word after word, at most `max_per_word` each."""
     if kind == "section" and max_per_word == MAX_PER_WORD:
-        return files.map_array(corpus.folder / files.OCCURRENCE_SECTIONS).astype(np.int32)
+        path = corpus.folder / files.OCCURRENCE_SECTIONS
+        n_kept = int(np.minimum(corpus.word_counts, max_per_word).sum())
+        sections = files.map_array(path, size=n_kept)
+        files.require_ids(sections, corpus.n_metadata(kind), source=path)
+        return sections.astype(np.int32)
     blocks = _gather(WordArrays.of_corpus(corpus, kind), max_per_word)
     return np.concatenate([block.occurrences for block in blocks]).astype(np.int32)
 
@@ -316,6 +328,9 @@ def subsample(
             end - block * _BLOCK, np.float32
         )
         tokens, segments = (np.asarray(each[start:end]) for each in (corpus.tokens, corpus.token_segment))
+        files.require_ids(tokens, probability.size, source=corpus.folder / files.TOKENS)
+        n_segments = corpus.manifest.sizes["n_segments"]
+        files.require_ids(segments, n_segments, source=corpus.folder / files.TOKEN_SEGMENT)
         stays = np.flatnonzero(chances[start - block * _BLOCK :] < probability.take(tokens))
         return Stream(tokens.take(stays), segments.take(stays))  # several times faster than by a mask
 

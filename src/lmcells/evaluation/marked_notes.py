@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lmcells.errors import FormatError
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.notes.readers import ReadReport
 
@@ -60,20 +61,25 @@ def read_marked_notes(path: Path, *, report: ReadReport) -> Iterator[MarkedNote]
     """
     read: Callable[[Any], Any]
     rows: Iterable[Any]
-    if path.is_dir():
-        texts = (each for each in sorted(path.glob("*.txt")) if each.with_suffix(".ann").is_file())
-        rows, read = texts, _read_brat
-    elif path.suffix == ".json":
-        rows, read = json.loads(path.read_text("utf-8")), _read_task
-    else:
-        rows, read = path.read_text("utf-8").split("\n"), json.loads
+    try:
+        if path.is_dir():
+            texts = (each for each in sorted(path.glob("*.txt")) if each.with_suffix(".ann").is_file())
+            rows, read = texts, _read_brat
+        elif path.suffix == ".json":
+            rows, read = json.loads(path.read_text("utf-8")), _read_task
+        else:
+            rows, read = path.read_text("utf-8").split("\n"), json.loads
+    except (ValueError, RecursionError):
+        raise FormatError(f"{path} is not {'JSON' if path.suffix == '.json' else 'text'} in UTF-8.") from None
+    if isinstance(rows, str | int | float | dict | None):
+        raise FormatError(f"{path} is not a list of tasks, as Label Studio exports them.")
     for number, row in enumerate(rows, start=1):
         if isinstance(row, str) and not row.strip():
             continue
         try:
             yield _marked_note(read(row))
             report.n_read += 1
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             report.skip(f"not a marked note ({type(error).__name__})", number)
 
 
@@ -84,6 +90,10 @@ def _marked_note(row: Row) -> MarkedNote:
         raise TypeError
     for each in row["mentions"]:
         mark = Mark(each["start"], each["end"], each["kind"], tuple(each.get("senses") or ()))
+        if {type(mark.start), type(mark.end)} != {int} or not all(
+            isinstance(each, str) for each in mark.senses
+        ):
+            raise TypeError
         if mark.kind not in KINDS or not 0 <= mark.start < mark.end <= len(text):
             raise ValueError
         if mark.kind == SHORT_FORM and not mark.senses:

@@ -309,7 +309,8 @@ def _private(path: Path | None, *, append: bool = False) -> Iterator[TextIO | No
         return
     flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
     with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
-        path.chmod(0o600)
+        if path.is_file():  # not /dev/stdout
+            path.chmod(0o600)
         yield file
 
 

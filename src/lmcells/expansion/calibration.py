@@ -53,8 +53,9 @@ class Calibration:
             raise ConfigError(f"temperature: found {self.temperature}, allowed: a number above 0.")
         if not 0 <= self.least_probability <= 1:
             raise ConfigError(f"least_probability: found {self.least_probability}, allowed: 0 to 1.")
-        if self.least_score is not None and not np.isfinite(self.least_score):
-            raise ConfigError(f"least_score: found {self.least_score}, allowed: a number or none.")
+        for name in ("least_score", "none_score"):
+            if getattr(self, name) is not None and not np.isfinite(getattr(self, name)):
+                raise ConfigError(f"{name}: found {getattr(self, name)}, allowed: a number or none.")
 
     def probabilities(self, scores: Floats) -> Floats:
         """Return the probabilities of a mention's candidates: 0 for a score of -inf, equal if all are."""
@@ -107,6 +108,8 @@ class Calibration:
             of_none = exp(none - top) + exp(ordinary - top)
             of_none /= of_none + sum([exp(fit - top) for fit in fits])
         share = (1 - of_none) / sum(odds)
+        if not share < inf:  # nor nan
+            raise ModelError("the model's scores are not finite numbers. Train it again, or use another.")
         probabilities = [each * share for each in odds]
         if self.least_score is not None and best < self.least_score:
             return probabilities, NO_SENSE_FITS
@@ -232,6 +235,13 @@ class SensePriors:
         """Read the priors of a model folder, if it has any."""
         path = folder / PRIORS
         try:
-            return cls(read_json(path) if path.is_file() else {})
+            saved = read_json(path) if path.is_file() else {}
+            shares = [share for by_sense in saved.values() for share in by_sense.values()]
+            if all(0 < share <= 1 for share in shares) and all(saved.values()):
+                return cls(saved)
+            problem = "a share is not above 0 and at most 1"
         except (OSError, ValueError, RecursionError):
-            raise ModelError(f"{path} is damaged: it is not JSON. Download the model again.") from None
+            problem = "it is not JSON"
+        except (AttributeError, TypeError):
+            problem = "it does not hold the shares of senses"
+        raise ModelError(f"{path} is damaged: {problem}. Download the model again.")

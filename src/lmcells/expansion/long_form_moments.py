@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lmcells.corpus import Corpus
+from lmcells.corpus.corpus import TOKEN_SEGMENT, require_ids
 from lmcells.errors import InputError
 from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats, Ids
@@ -145,6 +146,7 @@ class LongFormOccurrences:
     def metadata_counts(self, sense: Sense) -> Ids:
         """Count the occurrences of a sense by metadata value: (M,)."""
         segments = self.corpus.token_segment[self.of_sense(sense)]
+        require_ids(segments, self._segment_metadata.size, source=self.corpus.folder / TOKEN_SEGMENT)
         return np.bincount(self._segment_metadata[segments], minlength=self._n_metadata)
 
     def of_phrase(self, phrase: Sequence[int]) -> Ids:

@@ -22,7 +22,15 @@ from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.expansion import Source
 from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.settings import ExpanderSettings
-from lmcells.files import CONTINUE, atomic_write, explain_unwritable, read_json, sha256, write_json
+from lmcells.files import (
+    CONTINUE,
+    atomic_write,
+    clear_work_folder,
+    explain_unwritable,
+    read_json,
+    sha256,
+    write_json,
+)
 from lmcells.integrations.omop import NoteNlpOptions
 from lmcells.integrations.rows import NoteFiles, check_format, open_rows
 from lmcells.integrations.shards import (
@@ -94,10 +102,10 @@ def annotate(
     done = job.report_in(beside(output, "report.json"))
     if done and not overwrite and output.is_file() and done.get("sha256") == sha256(output):
         return done
-    if job.begun is None and output.exists() and not overwrite:
+    if job.begun is None and not overwrite and (existing := job.existing()):
         raise InputError(
-            f"{output} already exists, and was made from other notes or settings. Choose another --output, or replace "
-            "it with --overwrite."
+            f"{existing} already exists, and was made from other notes or settings. Choose another --output, or "
+            "replace it with --overwrite."
         )
     shared_expander(settings)  # report what is wrong with the model here, once
     with job.open_parts() as began, (job.parts / "rejected.jsonl").open("w+", encoding="utf-8") as rejected:
@@ -215,7 +223,7 @@ class ShardJob:
         resume: bool,
     ) -> None:
         for path in notes.paths:
-            if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
+            if path.is_dir() and output.resolve().is_relative_to(path.resolve()):
                 inside = f"--output {output} is inside {path}, which is an input"
                 raise ConfigError(f"{inside}. Choose another folder.")
         self._notes, self._output, self._n_notes = notes, output, shard_notes
@@ -244,6 +252,13 @@ class ShardJob:
         saved = _saved(self.parts / _PLAN) if resume else {}
         self.begun = saved if "plan" in saved else None  # the job that is resumed: its plan and its time
 
+    def existing(self) -> Path | None:
+        """Return what a new job would replace: the output or a file beside it, unless another job left that one."""
+        beside_it = [beside(self._output, what) for what in ("report.json", "rejected.jsonl")]
+        has_left = any("plan" in _saved(path) for path in (beside_it[0], self.parts / _PLAN))
+        replaced = [self._output, *(() if has_left else beside_it)]
+        return next((path for path in replaced if path.exists()), None)
+
     def report_in(self, path: Path) -> dict[str, Any] | None:
         """Return the counts of a finished job, if its plan is the same."""
         saved = _saved(path)
@@ -252,9 +267,11 @@ class ShardJob:
     @contextmanager
     def open_parts(self) -> Iterator[datetime]:
         """Continue an interrupted job, or start over; yields its start time. The parts are removed at the end."""
+        with explain_unwritable(self._output, advice=CONTINUE):
+            began = self._begin()
         try:
             with explain_unwritable(self._output, advice=CONTINUE):
-                yield self._begin()
+                yield began
                 shutil.rmtree(self.parts)
         finally:
             if self.parts.is_dir() and not any(self.parts.glob("part-*")):  # nothing to resume
@@ -262,8 +279,7 @@ class ShardJob:
 
     def _begin(self) -> datetime:
         if self.begun is None:
-            shutil.rmtree(self.parts, ignore_errors=True)
-            self.parts.mkdir(parents=True, mode=0o700)  # it holds text of the notes
+            clear_work_folder(self.parts, _PLAN)
             self.begun = {"plan": self.plan, "time": datetime.now().isoformat()}  # OMOP's dates are local
             write_json(self.parts / _PLAN, self.begun)
         before = self.begun["plan"]
@@ -314,7 +330,7 @@ def _digest(files: Iterable[Path]) -> str:
 def _saved(path: Path) -> dict[str, Any]:
     try:
         saved = read_json(path)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return saved if isinstance(saved, dict) else {}
 

@@ -181,7 +181,16 @@ def read_annotations(path: Path) -> Iterator[tuple[str, Expansion]]:
         raise FormatError(f"{path}: annotations are .jsonl, .csv or .parquet files, found {path.suffix!r}.")
     if not path.is_file():
         raise InputError(f"{path} does not exist. Make it with: lmcells annotate")
-    for number, row in enumerate(read(path), start=1):
+
+    def rows() -> Iterator[Any]:
+        try:
+            yield from read(path)
+        except (csv.Error, OSError, ValueError):  # not in UTF-8, or not Parquet
+            raise FormatError(
+                f"{path} is damaged, or not {path.suffix}. Make it with: lmcells annotate"
+            ) from None
+
+    for number, row in enumerate(rows(), start=1):
         try:
             fields_of = {name: row[name] for name in COLUMNS[1:] if name in row}
             yield str(row["note_id"]), Expansion.from_dict({"error_prone": False} | fields_of)
@@ -197,7 +206,7 @@ def _read_json_lines(path: Path) -> Iterator[Any]:
         for line in lines:
             try:
                 yield json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 yield None
 
 
@@ -210,7 +219,7 @@ def _read_csv(path: Path) -> Iterator[Any]:
         for row in csv.DictReader(table):
             try:
                 yield {name: parse.get(name, str)(value) if value else None for name, value in row.items()}
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, RecursionError):
                 yield None
 
 

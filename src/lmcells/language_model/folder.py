@@ -67,7 +67,7 @@ def is_language_model(folder: Path) -> bool:
 def read_folder(folder: Path) -> tuple[LanguageModelConfig, dict[str, Any]]:
     """Return the model's settings, and the index that they are in; every checksum is compared."""
     saved = FORMAT.read_index(folder, verify=True)
-    layout.require_tokenizer(folder, saved)
+    layout.require_readable(folder, saved)
     try:
         return from_saved(LanguageModelConfig, saved["language_model"]), saved
     except ConfigError as error:
@@ -114,8 +114,11 @@ def load_language_model(folder: Path | str) -> PretrainedLanguageModel:
     folder = Path(folder)
     config, saved = read_folder(folder)
     words = layout.load_names(folder / VOCABULARY, expected=config.n_words, distinct=True)
-    with torch.device("meta"):
-        model = LanguageModel(config)
+    try:
+        with torch.device("meta"):
+            model = LanguageModel(config)
+    except RuntimeError:
+        raise ModelError(f"{folder / CONFIG} is damaged: no layer can be so large. {_AGAIN}") from None
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     arrays = layout.require_tensors(folder / WEIGHTS, layout.load_tensors(folder / WEIGHTS), expected)
     weights = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in arrays.items()}

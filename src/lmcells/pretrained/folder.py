@@ -64,7 +64,7 @@ class FolderConfig:
         """Read a model's config and check that each file is there and has its size; `verify` compares checksums."""
         saved = FORMAT.read_index(folder, verify=verify)
         config = cls(**{name: saved[name] for name in cls.__slots__})
-        require_tokenizer(folder, saved)
+        require_readable(folder, saved)
         try:
             kind = from_saved(ModelConfig, config.model).kind
         except ConfigError as error:
@@ -83,8 +83,11 @@ class FolderConfig:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def require_tokenizer(folder: Path, saved: Mapping[str, Any]) -> None:
-    """Refuse a model that was trained on words of other rules."""
+def require_readable(folder: Path, saved: Mapping[str, Any]) -> None:
+    """Refuse a model that was trained on words of other rules, or does not say whether it reads stop words."""
+    settings = saved["corpus"].get("settings")
+    if not isinstance(settings, dict) or type(settings.get("stop_words")) is not bool:
+        raise ModelError(f"{folder / CONFIG} is damaged: the settings of its corpus lack stop_words. {AGAIN}")
     if saved["tokenizer"] != TOKENIZER:
         raise ModelError(
             f"{folder} was trained with tokenizer rules {saved['tokenizer']!r}, this lmcells ({lmcells.__version__}) "
@@ -121,6 +124,8 @@ def require_tensors(path: Path, arrays: Mapping[str, Array], expected: Shapes) -
         if found is None or found.shape != shape or found.dtype.kind != "f":
             described = "is missing" if found is None else f"is of {found.dtype} {found.shape}"
             raise ModelError(f"{path}: {name} {described}, the model's settings need floats {shape}. {AGAIN}")
+        if not np.isfinite(found).all():
+            raise ModelError(f"{path}: {name} has numbers that are infinite or none at all. {AGAIN}")
     return {name: arrays[name] for name in expected}
 
 

@@ -68,6 +68,7 @@ class PhraseStore:
             and offsets[0] == 0
             and offsets[-1] == n_rows
             and (np.diff(offsets.astype(np.int64)) > 0).all()
+            and all(np.isfinite(arrays[name]).all() for name in ("masked_span_center", "phrase_center"))
         )
         if not is_whole:
             raise ModelError(

@@ -15,12 +15,11 @@ from starlette.responses import HTMLResponse, Response
 
 import lmcells
 from lmcells.expansion.expander import Expander
-from lmcells.service import api_page, routes
+from lmcells.service import api_page, review_routes, routes
 from lmcells.service.explore import explore_router
 from lmcells.service.guards import guarded_route
 from lmcells.service.metrics import ServiceMetrics
 from lmcells.service.middleware import ERROR_HANDLERS, Compression, Observation
-from lmcells.service.review_routes import review_router
 from lmcells.service.settings import ServiceSettings
 from lmcells.service.worker import Workers
 
@@ -63,7 +62,7 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     api.include_router(explore)
     unversioned = APIRouter(route_class=guarded)
     routes.add_metrics(unversioned, metrics)
-    reviews = review_router(expander, settings, route_class=guarded)
+    reviews = review_routes.review_router(expander, settings, route_class=guarded)
     probes = APIRouter()
     routes.add_probes(probes, workers, expander.inventory)
     files = page_files(has_reviews=settings.reviews is not None)
@@ -146,7 +145,8 @@ def _complete_schema(app: FastAPI, settings: ServiceSettings, protected: Collect
         if app.openapi_schema is None:
             schema = describe()
             models = schema["components"]["schemas"]
-            requests = [(model, "validation") for model in routes.REQUESTS]
+            asked = [*routes.REQUESTS, *(review_routes.REQUESTS if settings.reviews else ())]
+            requests = [(model, "validation") for model in asked]
             _, definitions = models_json_schema(requests, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
             models.update(definitions["$defs"])
             for model in ("NoteMessage", "OneNote"):

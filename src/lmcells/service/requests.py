@@ -1,10 +1,12 @@
 """Turn the bytes of a request into a checked message, in bounded time and memory whatever the bytes are."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import from_json
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from lmcells.errors import InputError
 from lmcells.service.messages import ManyNotes, Message, NoteMessage, OneNote
@@ -61,6 +63,25 @@ def read_lines(
     return ManyNotes(notes=tuple(notes), **options), mistakes
 
 
+def json_body(kind: type[Asked]) -> Callable[[Request], Awaitable[Asked]]:
+    """Return a dependency that reads the body of a request; a browser sends application/json only to its own site."""
+
+    async def read(request: Request) -> Asked:
+        require_type(request, "application/json")
+        return _checked(kind, _parsed(await request.body()))
+
+    return read
+
+
+def require_type(request: Request, *allowed: str) -> str:
+    """Return the content type of a request, without its parameters; 415 if it is none of those allowed."""
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type not in allowed:
+        detail = f"Content-Type: not supported; allowed: {' or '.join(allowed)}."
+        raise HTTPException(415, detail)
+    return content_type
+
+
 def _parsed(content: bytes | bytearray, place: str = "body") -> Any:
     try:
         given = from_json(content, allow_inf_nan=False)
@@ -103,7 +124,7 @@ def check_length(text: str, place: str, settings: ServiceSettings) -> None:
 def validation_detail(errors: Sequence[Mapping[str, Any]]) -> str:
     """Describe the first error by its location, without the value found there or any unknown field name."""
     first = errors[0]
-    place = [str(part) for part in first["loc"] if part not in ("body", "query")]
+    place = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
     if first["type"] == "extra_forbidden":
         message = f"{'.'.join(place[:-1]) or 'body'}: has an unknown field. See /docs."
     elif first["type"] == "string_pattern_mismatch":

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
+from fastapi import Path as InPath
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -13,8 +14,8 @@ from lmcells.expansion import expand_text
 from lmcells.expansion.expander import Expander
 from lmcells.notes.note import Note
 from lmcells.service import messages
-from lmcells.service.messages import ExpansionMessage, Message, Offset, Several
-from lmcells.service.requests import check_length
+from lmcells.service.messages import ExpansionMessage, Message, Metadata, Name, Offset, Several
+from lmcells.service.requests import check_length, json_body
 from lmcells.service.review_decisions import Action, Choice, ReviewedNote, Scope, agreement
 from lmcells.service.review_files import EXPORTS, mentions_of, site_rules, version_of
 from lmcells.service.reviews import ReviewStore
@@ -24,18 +25,9 @@ from lmcells.service.settings import ServiceSettings
 MAX_NOTES = 500  # in one answer
 
 
-def _check_encodable(text: str) -> str:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ValueError("not Unicode text: it contains half of a surrogate pair") from None
-    return text
-
-
-Text = Annotated[str, AfterValidator(_check_encodable)]  # the file of reviews is in UTF-8
-Name = Annotated[Text, Field(min_length=1, max_length=500, pattern=r"\S")]
-LongForm = Annotated[Text, Field(min_length=1, max_length=500, pattern=r"[^\W_]")]
-Reviewer = Annotated[Text, Field(min_length=1, max_length=100, pattern=r"\S")]
+LongForm = Annotated[str, Field(min_length=1, max_length=500, pattern=r"[^\W_]")]
+Reviewer = Annotated[str, Field(min_length=1, max_length=100, pattern=r"\S")]
+NoteNumber = Annotated[int, InPath(ge=0, le=2**63 - 1)]  # SQLite has no larger ones
 ReviewerQuery = Annotated[str, Query(max_length=100, examples=["Ana"], description="who is asking")]
 
 
@@ -43,8 +35,8 @@ class NewNote(Message):
     """A note to review; it is kept in the file of reviews."""
 
     name: Name
-    text: Text = Field(repr=False)
-    metadata: dict[Text, Text] = Field(default_factory=dict, max_length=20)
+    text: str = Field(repr=False)
+    metadata: Metadata = Field(default=(), max_length=20)
 
 
 class ChoiceMessage(Message):
@@ -66,6 +58,9 @@ class UndoMessage(Message):
     """Whose last decision to undo."""
 
     reviewer: Reviewer
+
+
+REQUESTS = (NewNote, ChoiceMessage, UndoMessage)
 
 
 class DecisionMessage(Message):
@@ -164,36 +159,44 @@ def review_router(expander: Expander, settings: ServiceSettings, *, route_class:
             notes=tuple(_listed(each, reviewer) for each in listed),
         )
 
-    @router.post("/notes", summary="Add a note to the queue")
-    def add_reviewed_note(note: NewNote, reviewer: ReviewerQuery = "") -> ReviewedNoteAnswer:
+    @router.post("/notes", summary="Add a note to the queue", openapi_extra=_body(NewNote))
+    def add_reviewed_note(
+        note: Annotated[NewNote, Depends(json_body(NewNote))], reviewer: ReviewerQuery = ""
+    ) -> ReviewedNoteAnswer:
         """A note of the same name and text keeps its decisions."""
         check_length(note.text, "text", settings)
-        given = Note(note.name, note.text, note.metadata)
+        given = Note(note.name, note.text, dict(note.metadata))
         mentions = mentions_of(given, expander(given.text, metadata=given.metadata), expander)
         return _shown(store.read(store.add(given, mentions, version=version)), reviewer)
 
     @router.get("/notes/{note_id}", summary="A note, and what was decided about its mentions")
-    def read_reviewed_note(note_id: int, reviewer: ReviewerQuery = "") -> ReviewedNoteAnswer:
+    def read_reviewed_note(note_id: NoteNumber, reviewer: ReviewerQuery = "") -> ReviewedNoteAnswer:
         """As the reviewer sees it."""
         return _shown(store.read(note_id), reviewer)
 
-    @router.post("/notes/{note_id}/decisions", summary="Decide what a mention stands for")
-    def add_decision(note_id: int, choice: ChoiceMessage) -> ReviewedNoteAnswer:
+    @router.post(
+        "/notes/{note_id}/decisions",
+        summary="Decide what a mention stands for",
+        openapi_extra=_body(ChoiceMessage),
+    )
+    def add_decision(
+        note_id: NoteNumber, choice: Annotated[ChoiceMessage, Depends(json_body(ChoiceMessage))]
+    ) -> ReviewedNoteAnswer:
         """Returns the note as the reviewer sees it now."""
         reviewer = choice.reviewer.strip()
         made = Choice(**choice.model_dump(exclude={"reviewer"}))
         store.decide(note_id, made, reviewer=reviewer, version=version)
         return _shown(store.read(note_id), reviewer)
 
-    @router.post("/undo", summary="Undo a reviewer's last decision")
-    def undo_decision(undo: UndoMessage) -> UndoneAnswer:
+    @router.post("/undo", summary="Undo a reviewer's last decision", openapi_extra=_body(UndoMessage))
+    def undo_decision(undo: Annotated[UndoMessage, Depends(json_body(UndoMessage))]) -> UndoneAnswer:
         """The decision before it is valid again."""
         return UndoneAnswer(note=store.undo(undo.reviewer.strip()))
 
     @router.delete(
         "/notes/{note_id}", status_code=204, summary="Delete a note's text and all decisions made in it"
     )
-    def delete_reviewed_note(note_id: int) -> None:
+    def delete_reviewed_note(note_id: NoteNumber) -> None:
         """It cannot be undone."""
         store.delete(note_id)
 
@@ -211,6 +214,12 @@ def review_router(expander: Expander, settings: ServiceSettings, *, route_class:
         return Response(content, headers={"Content-Type": "text/plain; charset=utf-8"})
 
     return router
+
+
+def _body(kind: type[Message]) -> dict[str, Any]:
+    """Return the schema's entry for a body that `json_body` reads."""
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def _facts(reviewed: ReviewedNote, reviewer: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ in two processes, never lose work. A decision says what one mention means and, b
 import json
 import os
 import sqlite3
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -31,8 +32,8 @@ _APPLICATION = 0x6C6D6372  # "lmcr", in the header of our files
 _BUSY_SECONDS = 30.0
 _SCHEMA = """
 CREATE TABLE notes (
-  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, text TEXT NOT NULL, metadata TEXT NOT NULL, mentions TEXT NOT NULL,
-  usefulness REAL NOT NULL, model TEXT NOT NULL, inventory TEXT NOT NULL, added TEXT NOT NULL
+  id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, text TEXT NOT NULL, metadata TEXT NOT NULL,
+  mentions TEXT NOT NULL, usefulness REAL NOT NULL, model TEXT NOT NULL, inventory TEXT NOT NULL, added TEXT NOT NULL
 );
 CREATE TABLE decisions (
   id INTEGER PRIMARY KEY AUTOINCREMENT, batch INTEGER NOT NULL,
@@ -55,13 +56,13 @@ class ReviewStore:
         self.path = path
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            path.chmod(0o600)  # it may have existed, or be created under another umask
             with self._open() as file:
                 if not file.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
                     for statement in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA.split(";")):
                         file.execute(statement)
                 elif file.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
                     raise sqlite3.DatabaseError
+            path.chmod(0o600)  # it may have existed, or be created under another umask
         except OSError as error:
             raise InputError(f"--reviews {path} cannot be opened: {error.strerror}. Give another.") from None
         except sqlite3.DatabaseError:
@@ -222,8 +223,8 @@ def _spelling(choice: Choice, mention: Expansion | None, seen: ReviewedNote) -> 
 
 
 def section_at(sections: Sequence[Section], offset: int) -> str | None:
-    before = [each for each in sections if each.start <= offset]
-    return before[-1].name or None if before else None
+    n_before = bisect_right(sections, offset, key=lambda each: each.start)
+    return sections[n_before - 1].name or None if n_before else None
 
 
 def _no_note(note_id: int) -> InputError:

@@ -18,7 +18,7 @@ from lmcells.service import messages
 from lmcells.service.jobs import Job
 from lmcells.service.metrics import CONTENT_TYPE, ServiceMetrics
 from lmcells.service.middleware import CLIENT_LEFT
-from lmcells.service.requests import NDJSON, read_lines, read_request
+from lmcells.service.requests import NDJSON, read_lines, read_request, require_type
 from lmcells.service.settings import ServiceSettings
 from lmcells.service.worker import Workers
 
@@ -83,10 +83,7 @@ def add_expand(
         With `Accept: application/x-ndjson`, each note is answered with a line as soon as it is expanded, in order; an
         invalid note is answered with its `id` and `detail`.
         """
-        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if content_type not in ("application/json", NDJSON):
-            detail = f"Content-Type: not supported; allowed: application/json or {NDJSON}."
-            raise HTTPException(415, detail)
+        content_type = require_type(request, "application/json", NDJSON)
         body = await request.body()
 
         def read() -> tuple[messages.OneNote | messages.ManyNotes, dict[int, str]]:

@@ -5,7 +5,6 @@ is that of the first text/plain attachment: by the standard, a document's attach
 """
 
 import base64
-import binascii
 import io
 import json
 import re
@@ -78,7 +77,7 @@ def _entries(resource: Any) -> Iterable[Any]:
 def _note(resource: dict[str, Any], rows: NoteFile, line: int) -> list[Note] | str:
     """Return the note of a resource, or why it has none."""
     kind = resource.get("resourceType")
-    if kind not in _RESOURCES:
+    if not isinstance(kind, str) or kind not in _RESOURCES:
         return "resource of another type"
     if resource.get("status") in _WITHDRAWN or resource.get("docStatus") in _WITHDRAWN:
         return "marked as an error (status)"
@@ -101,7 +100,7 @@ def _text(attachments: list[dict[str, Any]]) -> str | None:
                 content = base64.b64decode("".join(data.split()), validate=True)
                 charset = _CHARSET.search(str(content_type))
                 return content.decode(charset[1] if charset else "utf-8", "surrogateescape")
-            except (binascii.Error, LookupError, UnicodeDecodeError):
+            except (LookupError, ValueError):  # no such charset, or not in it, or not in base64
                 continue
     return None
 
