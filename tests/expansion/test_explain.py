@@ -61,15 +61,10 @@ def test_weights_are_those_of_the_posterior(model: PretrainedModel) -> None:
 
 
 def test_a_marked_gap_is_named_by_the_short_form(model: PretrainedModel) -> None:
-    class Marked(CellRanker):
-        """Reads as a ranker of gaps does."""
-
-        def read(self, mentions: Any) -> Any:
-            read = WindowReader(model.word_ids, radius=model.sizes.window, mask_id=0, hides_center=True)
-            return read(mentions)
-
+    ranker = CellRanker(model, INVENTORY)  # that reads as a ranker of gaps does
+    ranker.read = WindowReader(model.word_ids, radius=model.sizes.window, mask_id=0, hides_center=True)
     occurrences = NoteReader(INVENTORY)("warfarin PT bruise")
-    (explanation,) = explain(Marked(model, INVENTORY), occurrences)
+    (explanation,) = explain(ranker, occurrences)
     assert explanation is not None
     assert [(word.start, word.word) for word in explanation.words] == [
         (0, "warfarin"),
@@ -105,7 +100,8 @@ def test_effects_are_those_on_what_the_note_makes_likeliest(model: PretrainedMod
 def test_the_section_s_effect_is_what_the_odds_lose_without_it(model: PretrainedModel) -> None:
     ranker, mention, windows, explanation = first_of_the_note(model)
     (scores,) = ranker.window_scores(windows, [mention])
-    without = ranker.scorer(ranker.posterior(windows, np.array([NULL])))(mention.short_form, [0])[0]
+    posterior = ranker.posterior(windows, np.array([NULL]))
+    (without,) = ranker.posterior_scores(mention.short_form, posterior, windows.context_mask)
     best = int(scores.argmax())
     assert explanation.section_effect == pytest.approx(
         log_odds(scores, best) - log_odds(without, best), abs=1e-6

@@ -19,7 +19,7 @@ from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_form_moments import LongFormMoments, long_form_moments
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import CellRanker, PosteriorRanker, Ranking, ranks_by_masked_span
-from lmcells.expansion.windows import NULL, Mention, ReadWindows, missing_words
+from lmcells.expansion.windows import NULL, Mention, ReadWindows
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.layers import Ids
 from lmcells.pretrained.network import Gate, NumpyPosterior
@@ -162,6 +162,5 @@ def _probabilities(
     calibration: Calibration,
 ) -> Floats:
     """The probability of each long form, in the inventory's order, for each cell: -> (B, K)."""
-    scores = ranker.scorer(posterior)(short_form, list(range(len(posterior.mean))))
-    scores = ranker.comparable(scores, missing_words(window.context_mask))
+    scores = ranker.posterior_scores(short_form, posterior, window.context_mask)
     return np.stack([calibration.probabilities(of_senses) for of_senses in scores])

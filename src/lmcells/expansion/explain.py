@@ -19,7 +19,7 @@ from lmcells.errors import InputError
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import PosteriorRanker, batches
 from lmcells.expansion.reader import Occurrence
-from lmcells.expansion.windows import NULL, Mention, ReadWindows, missing_words
+from lmcells.expansion.windows import NULL, Mention, ReadWindows
 
 MOST_EXPLAINED = 200  # mentions of a note whose effects are computed, each at the cost of ranking thirty
 
@@ -73,7 +73,7 @@ def explain(
     for batch in batches([mention for _, mention in ranked]):
         windows, sections = ranker.read(batch), ranker.section_ids(batch)
         posterior = ranker.posterior(windows, sections)
-        for row, sides in enumerate(ranker.reader.words_read(batch)):
+        for row, sides in enumerate(ranker.read.words_read(batch)):
             occurrence, mention = ranked[len(explanations)]
             lost = None
             if n_left:
@@ -125,8 +125,7 @@ def _losses(
     sections = np.full(len(hidden.center), section)
     sections[1] = NULL
     posterior = ranker.posterior(hidden, sections)
-    scores = ranker.scorer(posterior)(mention.short_form, list(range(len(sections))))  # (W, K)
-    scores = ranker.comparable(scores, missing_words(hidden.context_mask)) + evidence
+    scores = ranker.posterior_scores(mention.short_form, posterior, hidden.context_mask) + evidence  # (W, K)
     scores = scores[:, np.isfinite(scores[0])] / temperature
     if scores.shape[1] < 2:
         return None

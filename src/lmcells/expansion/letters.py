@@ -164,8 +164,9 @@ class LetterSenses:
         known = may_be and (self._candidates(short_form) or self._candidates(lower))
         return short_form if known else None
 
-    def senses(self, short_form: str) -> list[Sense]:
-        return [sense for sense, _, _ in self._candidates(short_form)]
+    def senses(self, short_form: str) -> tuple[Sense, ...]:
+        """Return the candidates of a short form, for a ranker."""
+        return tuple([sense for sense, _, _ in self._candidates(short_form)])
 
     def decide(self, short_form: str, fits: Floats, *, temperature: float) -> tuple[Candidate, ...]:
         """Return the candidates, best first, or nothing if none is convincing; `fits` are a ranker's scores."""

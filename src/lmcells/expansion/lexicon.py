@@ -1,9 +1,8 @@
 """Inventories prepared for use: the reader and the rankers of each, and a cache of those used last."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from lmcells.expansion.calibration import OrdinaryReadings, SensePriors
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.inventory_files import as_rules
-from lmcells.expansion.layers import LayerLike, extend, read_layers, shipped_inventory, standalone
+from lmcells.expansion.layers import LayerLike, extend, shipped_inventory, standalone
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.ranking import MaskedSpanRanker, PosteriorRanker, Ranker
 from lmcells.expansion.reader import NoteReader
@@ -34,8 +33,7 @@ class Lexicon:
     letters: tuple[LetterSenses, Ranker] | None = None
     priors: SensePriors = field(default_factory=lambda: SensePriors({}))
     ordinary: OrdinaryReadings | None = None
-    below: "Lexicon | None" = None  # the lexicon that this one extends,
-    changed: Collection[str] = ()  # and the short forms whose senses differ from it
+    other_cases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # "PT" -> "Pt", maybe of others
     _priors: dict[Any, tuple[list[float], float]] = field(default_factory=dict, init=False, compare=False)
     _in_other_case: dict[str, list[int]] = field(default_factory=dict, init=False, compare=False)
 
@@ -66,26 +64,11 @@ class Lexicon:
     def in_other_case(self, short_form: str) -> list[int]:
         """Return senses of a form in capitals that are usual in another case: PT is "patient" only in all-caps text."""
         if short_form not in self._in_other_case:
-            names = self._spellings(short_form) if short_form == short_form.upper() else []
-            senses = self.inventory.by_short_form
-            others = {sense.long_form for each in names if each != short_form for sense in senses[each]}
+            senses, names = self.inventory.by_short_form, self.other_cases.get(short_form, ())
+            others = {sense.long_form for each in names for sense in senses.get(each, ())}
             at = [index for index, sense in enumerate(senses[short_form]) if sense.long_form in others]
             self._in_other_case[short_form] = at if len(at) < len(senses[short_form]) else []
         return self._in_other_case[short_form]
-
-    def _spellings(self, capitals: str) -> list[str]:
-        """Return the short forms that differ from one in capitals only in case."""
-        below = self.below._spellings(capitals) if self.below else []
-        return [*below, *self._own_spellings.get(capitals, ())]
-
-    @cached_property
-    def _own_spellings(self) -> dict[str, list[str]]:
-        """The short forms that the inventory below lacks, by their upper case."""
-        spellings: dict[str, list[str]] = {}
-        for short_form in self.inventory.short_forms if self.below is None else self.changed:
-            if self.below is None or short_form not in self.below.inventory:
-                spellings.setdefault(short_form.upper(), []).append(short_form)
-        return spellings
 
 
 class Lexicons:
@@ -126,34 +109,32 @@ class Lexicons:
             return self._kept[key][1]
 
     def _new(self, below: LayerLike, above: LayerLike | None) -> Lexicon:
-        if above is None:
-            if below is self.inventory:
-                return self._build(below)
-            return self._build(standalone(below), self.of(self.inventory))
-        base, layers = self.of(below), read_layers(above)
-        inventory = base.inventory
-        for rules in layers:
-            inventory = extend(inventory, rules)
-        changed = dict.fromkeys(rule.sense.short_form for rules in layers for rule in rules)
-        return self._build(inventory, base, changed)
+        if above is not None:
+            base = self.of(below)
+            return self._build(extend(base.inventory, above), base)
+        if below is self.inventory:
+            return self._build(below)
+        return self._build(standalone(below), self.of(self.inventory))
 
-    def _build(
-        self, inventory: SenseInventory, base: Lexicon | None = None, changed: Collection[str] | None = None
-    ) -> Lexicon:
-        """Prepare an inventory, reusing the base for short forms that have not changed (None: all have changed)."""
+    def _build(self, inventory: SenseInventory, base: Lexicon | None = None) -> Lexicon:
+        """Prepare an inventory, reusing what is known about the short forms and senses of another."""
         if base is not None and isinstance(base.ranker, PosteriorRanker):
-            ranker: Ranker = base.ranker.over(inventory, changed)
+            ranker: Ranker = base.ranker.over(inventory)
         else:
             ranker = self._make_ranker(self._model, inventory)
         if base is not None:
-            read, ordinary = base.read.over(inventory, changed), base.ordinary
+            read, ordinary = base.read.over(inventory), base.ordinary
         else:
             read = self._make_reader(inventory, letters=self._letters[0] if self._letters else None)
             has_ordinary = isinstance(ranker, MaskedSpanRanker)
             ordinary = OrdinaryReadings(self._model, MaskedSpanRanker) if has_ordinary else None
         priors = self._priors if inventory.has_priors else SensePriors({})
-        below = (None, ()) if changed is None else (base, changed)
-        return Lexicon(inventory, read, ranker, self._letters, priors, ordinary, *below)
+        before = {} if base is None else base.inventory.by_short_form
+        other_cases = {} if base is None else dict(base.other_cases)
+        for short_form in inventory.by_short_form.keys() - before.keys():
+            if short_form != (capitals := short_form.upper()):
+                other_cases[capitals] = *other_cases.get(capitals, ()), short_form
+        return Lexicon(inventory, read, ranker, self._letters, priors, ordinary, other_cases)
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name not in ("_kept", "_lock")}

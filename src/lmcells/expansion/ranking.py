@@ -6,7 +6,7 @@ span in place of the short form (`MaskedSpanRanker`), or by divergence from the 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import islice
 from typing import Any, Literal, Protocol, Self
@@ -26,18 +26,19 @@ from lmcells.expansion.long_forms import (
     Floats,
     Ids,
     ScoreWeights,
-    SensePrototypes,
     SenseReader,
     SensesOfShortForm,
     unit_length,
 )
 from lmcells.expansion.reader import Occurrence
-from lmcells.expansion.windows import Mention, ReadWindows, SectionIds, WindowReader, missing_words
+from lmcells.expansion.windows import Mask, Mention, ReadWindows, SectionIds, WindowReader, missing_words
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.network import NumpyPosterior
 
 Ranking = Literal["auto", "masked-span", "divergence"]
-Scorer = Callable[[str, list[int]], Floats]  # a short form and rows of a batch -> (rows, candidates)
+Rows = list[int] | slice
+Scorer = Callable[[Any, Rows], Floats]
+"""What is known about candidates, and rows of a batch -> their scores (rows, candidates)."""
 
 _BATCH = 1024  # mentions ranked together
 
@@ -46,7 +47,7 @@ _BATCH = 1024  # mentions ranked together
 _FITS = 7.4  # the score above which a sense is more likely to fit than not, for n = N
 _FITS_BY_LENGTH = 1.2  # how much lower that is, times log(N / n)
 _SCALE_BY_LENGTH = 0.2  # how much less a difference of scores counts, times log(N / n)
-_CACHE_SIZE = 20_000  # short forms whose candidates are cached
+_CACHE_SIZE = 20_000  # short forms with other candidates
 
 
 class Ranker(Protocol):
@@ -63,23 +64,18 @@ class Ranker(Protocol):
 class PosteriorRanker(ABC):
     """Scores the candidates of a mention by the posterior of its window."""
 
-    def __init__(self, model: PretrainedModel, inventory: SenseInventory, *, reader: WindowReader) -> None:
+    def __init__(self, model: PretrainedModel, inventory: SenseInventory, *, read: WindowReader) -> None:
         self.model = model
         self.inventory = inventory
-        self.reader = reader
+        self.read = read
         self._network = model.variational
         self._sections = SectionIds(model)
-        self._known: dict[str, Any] = {}  # what `read_candidates` returned, by short form
-        self._below: Self | None = None
-        self._changed: frozenset[str] = frozenset()
+        self._known: dict[Sequence[Sense], Any] = {}  # by candidates, so that inventories can share it
 
-    def over(self, inventory: SenseInventory, changed: Collection[str] | None) -> Self:
-        """Return a ranker for an inventory that differs only in these short forms (None: in all)."""
+    def over(self, inventory: SenseInventory) -> Self:
+        """Return a ranker for another inventory; both share what is known about candidates."""
         ranker = copy(self)
-        ranker.inventory, ranker._known = inventory, {}
-        ranker._below, ranker._changed = (
-            (None, frozenset()) if changed is None else (self, frozenset(changed))
-        )
+        ranker.inventory = inventory
         return ranker
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
@@ -87,10 +83,6 @@ class PosteriorRanker(ABC):
         return [
             scores for batch in batches(mentions) for scores in self.window_scores(self.read(batch), batch)
         ]
-
-    def read(self, mentions: Sequence[Mention]) -> ReadWindows:
-        """Return the window of each mention."""
-        return self.reader(mentions)
 
     def section_ids(self, mentions: Sequence[Mention]) -> Ids:
         """Return the model's metadata ids of the mentions' sections: (B,)."""
@@ -112,47 +104,37 @@ class PosteriorRanker(ABC):
         rows_of: dict[str, list[int]] = {}
         for row, mention in enumerate(mentions):
             rows_of.setdefault(mention.short_form, []).append(row)
-        self.look_up(rows_of)
+        known = self.known(rows_of)
+        score = self.scorer(self.posterior(windows, self.section_ids(mentions)), windows.context_mask)
         scores: list[Floats] = [np.zeros(0)] * len(mentions)
-        score = self.scorer(self.posterior(windows, self.section_ids(mentions)))
-        missing = missing_words(windows.context_mask)
         for short_form, rows in rows_of.items():
-            of_rows = self.comparable(score(short_form, rows), missing[rows])
-            for row, of_senses in zip(rows, of_rows, strict=True):
+            for row, of_senses in zip(rows, score(known[short_form], rows), strict=True):
                 scores[row] = of_senses
         return scores
 
-    def comparable(self, scores: Floats, missing: Floats) -> Floats:  # noqa: ARG002
-        """Return scores (B, K) on a scale that does not depend on the `missing_words` (B, 1) of the windows."""
-        return scores
-
-    def look_up(self, short_forms: Iterable[str]) -> None:
-        """Compute what is known about the candidates of short forms, unless it is cached."""
-        short_forms = list(short_forms)
-        if self._below is not None:
-            self._below.look_up(each for each in short_forms if each not in self._changed)
-            short_forms = [each for each in short_forms if each in self._changed]
+    def known(self, short_forms: Iterable[str]) -> dict[str, Any]:
+        """Return what is known about the candidates of short forms; fastest for many at once."""
+        candidates = {each: self.inventory.senses(each) for each in short_forms}
         if len(self._known) > _CACHE_SIZE:
             self._known.clear()
-        if new := [each for each in short_forms if each not in self._known]:
-            candidates = [self.inventory.senses(each) for each in new]
-            self._known.update(zip(new, self.read_candidates(candidates), strict=True))
-
-    def known(self, short_form: str) -> Any:
-        """Return what is known about the candidates of a short form."""
-        if self._below is not None and short_form not in self._changed:
-            return self._below.known(short_form)
-        while (known := self._known.get(short_form)) is None:  # another thread may clear the cache
-            self.look_up([short_form])
+        known = {each: self._known.get(senses) for each, senses in candidates.items()}
+        new = [each for each in known if known[each] is None]
+        for each, found in zip(new, self.read_candidates([candidates[each] for each in new]), strict=True):
+            known[each] = self._known[candidates[each]] = found
         return known
+
+    def posterior_scores(self, short_form: str, posterior: NumpyPosterior, read: Mask) -> Floats:
+        """Score the candidates of one short form by the posteriors of windows with these context masks: (B, K)."""
+        known = self.known([short_form])[short_form]
+        return self.scorer(posterior, read)(known, slice(None))
 
     @abstractmethod
     def read_candidates(self, candidates: Sequence[Sequence[Sense]]) -> Iterable[Any]:
         """Return what is known about the candidates of each short form; fastest for many at once."""
 
     @abstractmethod
-    def scorer(self, posterior: NumpyPosterior) -> Scorer:
-        """Return a function that scores the candidates of a short form by the posteriors of a batch."""
+    def scorer(self, posterior: NumpyPosterior, read: Mask) -> Scorer:
+        """Return a function that scores candidates by the posteriors of a batch; `read` are its context masks."""
 
 
 def batches(mentions: Sequence[Mention]) -> Iterator[Sequence[Mention]]:
@@ -176,8 +158,8 @@ class CellRanker(PosteriorRanker):
         section_weights: SectionWeights | None = None,
     ) -> None:
         """Without weights, beta(section | long form) is the mean over its words, smoothed as in training."""
-        reader = WindowReader(model.word_ids, radius=model.sizes.window, stop_words=model.reads_stop_words)
-        super().__init__(model, inventory, reader=reader)
+        read = WindowReader(model.word_ids, radius=model.sizes.window, stop_words=model.reads_stop_words)
+        super().__init__(model, inventory, read=read)
         self._section_weights = section_weights or words_section_weights(
             model, add=smoothing_in_training(model)
         )
@@ -188,12 +170,11 @@ class CellRanker(PosteriorRanker):
             for senses in candidates
         ]
 
-    def scorer(self, posterior: NumpyPosterior) -> Scorer:
+    def scorer(self, posterior: NumpyPosterior, read: Mask) -> Scorer:  # noqa: ARG002
         mean, log_variance = posterior.mean.astype(np.float64), posterior.log_variance.astype(np.float64)
 
-        def score(short_form: str, rows: list[int]) -> Floats:
-            moments: LongFormMoments = self.known(short_form)
-            return -moments.divergences(mean[rows], log_variance[rows])
+        def score(known: LongFormMoments, rows: Rows) -> Floats:
+            return -known.divergences(mean[rows], log_variance[rows])
 
         return score
 
@@ -216,7 +197,7 @@ class MaskedSpanRanker(PosteriorRanker):
                 "Train with the preset default, or rank by divergence."
             )
         sizes = model.sizes
-        reader = WindowReader(
+        read = WindowReader(
             model.word_ids,
             radius=sizes.window,
             hides_center=True,
@@ -224,7 +205,7 @@ class MaskedSpanRanker(PosteriorRanker):
             subwords=model.subwords,
             stop_words=model.reads_stop_words,
         )
-        super().__init__(model, inventory, reader=reader)
+        super().__init__(model, inventory, read=read)
         self._center = model.phrase_store.masked_span_center
         self._read_senses = SenseReader(model, model.phrase_network, model.phrase_store)
         self._weights = weights or ScoreWeights()
@@ -233,24 +214,21 @@ class MaskedSpanRanker(PosteriorRanker):
         read = iter(self._read_senses([sense for senses in candidates for sense in senses]))
         return [SensesOfShortForm(list(islice(read, len(senses))), self._weights) for senses in candidates]
 
-    def prototypes(self, short_form: str) -> Sequence[SensePrototypes]:
-        """Return what is known about a short form's candidates."""
-        known: SensesOfShortForm = self.known(short_form)
-        return known.senses
-
-    def scorer(self, posterior: NumpyPosterior) -> Scorer:
+    def scorer(self, posterior: NumpyPosterior, read: Mask) -> Scorer:
         masked_spans = unit_length(posterior.mean - self._center)
+        missing = missing_words(read)
 
-        def score(short_form: str, rows: list[int]) -> Floats:
-            known: SensesOfShortForm = self.known(short_form)
-            return known.scores(masked_spans[rows])
+        def score(known: SensesOfShortForm, rows: Rows) -> Floats:
+            return comparable(known.scores(masked_spans[rows]), missing[rows])
 
         return score
 
-    def comparable(self, scores: Floats, missing: Floats) -> Floats:
-        above = scores - _FITS + _FITS_BY_LENGTH * missing
-        comparable: Floats = _FITS + above / (1 + _SCALE_BY_LENGTH * missing)
-        return comparable
+
+def comparable(scores: Floats, missing: Floats) -> Floats:
+    """Return scores (B, K) on a scale that does not depend on the `missing_words` (B, 1) of the windows."""
+    above = scores - _FITS + _FITS_BY_LENGTH * missing
+    scaled: Floats = _FITS + above / (1 + _SCALE_BY_LENGTH * missing)
+    return scaled
 
 
 def ranks_by_masked_span(model: PretrainedModel, ranking: Ranking = "auto") -> bool:

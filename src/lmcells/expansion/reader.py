@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,11 +74,10 @@ class NoteReader:
         self._codes = codes
         self._set_inventory(inventory, ShortFormFinder(inventory))
 
-    def over(self, inventory: SenseInventory, changed: Collection[str] | None) -> Self:
-        """Return a reader for an inventory that differs only in these short forms (None: in all)."""
+    def over(self, inventory: SenseInventory) -> Self:
+        """Return a reader with the same settings for another inventory."""
         reader = copy(self)
-        find = ShortFormFinder(inventory) if changed is None else self._find.over(inventory, changed)
-        reader._set_inventory(inventory, find)
+        reader._set_inventory(inventory, self._find.over(inventory))
         return reader
 
     def _set_inventory(self, inventory: SenseInventory, find: ShortFormFinder) -> None:
