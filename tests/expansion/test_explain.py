@@ -27,12 +27,12 @@ def model(plain_model: PretrainedModel) -> PretrainedModel:
     return plain_model
 
 
+def mentions_of(note: str, inventory: SenseInventory = INVENTORY) -> list[Mention]:
+    return [each.mention for each in NoteReader(inventory)(note) if each.mention is not None]
+
+
 def test_words_stand_where_the_note_has_them(model: PretrainedModel) -> None:
-    occurrences = NoteReader(INVENTORY)(NOTE)
-    first, second, defined = explain(CellRanker(model, INVENTORY), occurrences)
-    assert defined is None
-    assert first is not None
-    assert second is not None
+    first, second = explain(CellRanker(model, INVENTORY), mentions_of(NOTE))
     assert [NOTE[word.start : word.end] for word in first.words] == [
         "clotting",
         "warfarin",
@@ -63,9 +63,7 @@ def test_weights_are_those_of_the_posterior(model: PretrainedModel) -> None:
 def test_a_marked_gap_is_named_by_the_short_form(model: PretrainedModel) -> None:
     ranker = CellRanker(model, INVENTORY)  # that reads as a ranker of gaps does
     ranker.read = WindowReader(model.word_ids, radius=model.sizes.window, mask_id=0, hides_center=True)
-    occurrences = NoteReader(INVENTORY)("warfarin PT bruise")
-    (explanation,) = explain(ranker, occurrences)
-    assert explanation is not None
+    (explanation,) = explain(ranker, mentions_of("warfarin PT bruise"))
     assert [(word.start, word.word) for word in explanation.words] == [
         (0, "warfarin"),
         (9, "PT"),
@@ -90,8 +88,7 @@ def test_effects_are_those_on_what_the_note_makes_likeliest(model: PretrainedMod
     ranker, mention, windows, own = first_of_the_note(model)
     (scores,) = ranker.window_scores(windows, [mention])
     evidence = np.where(np.arange(scores.size) == scores.argmin(), 100.0, 0.0)  # the rest of the note is sure
-    (turned,) = explain(ranker, NoteReader(INVENTORY)(NOTE)[:1], evidence=[evidence])
-    assert turned is not None
+    (turned,) = explain(ranker, [mention], evidence=[evidence])
     assert scores.size == 2
     effects = [[word.effect for word in each.words] for each in (own, turned)]
     assert effects[1] == pytest.approx([-effect for effect in effects[0] if effect is not None])
@@ -113,12 +110,10 @@ def test_effects_are_on_the_scale_of_the_probabilities(model: PretrainedModel) -
     pair = SenseInventory.from_senses(
         [Sense("PT", "warfarin"), Sense("PT", "gait")]
     )  # two: odds are a difference
-    occurrences = NoteReader(pair)("clotting PT bruise")
+    mentions = mentions_of("clotting PT bruise", pair)
     (plain,), (calibrated,) = (
-        explain(CellRanker(model, pair), occurrences, temperature=temperature) for temperature in (1.0, 2.0)
+        explain(CellRanker(model, pair), mentions, temperature=temperature) for temperature in (1.0, 2.0)
     )
-    assert plain is not None
-    assert calibrated is not None
     assert plain.words[0].effect
     assert [word.effect for word in calibrated.words] == pytest.approx(
         [word.effect / 2 for word in plain.words]
@@ -127,23 +122,21 @@ def test_effects_are_on_the_scale_of_the_probabilities(model: PretrainedModel) -
 
 def test_the_only_sense_rests_on_nothing(model: PretrainedModel) -> None:
     alone = SenseInventory.from_senses([Sense("PT", "warfarin")])
-    (explanation,) = explain(CellRanker(model, alone), NoteReader(alone)("clotting PT bruise"))
-    assert explanation is not None
+    (explanation,) = explain(CellRanker(model, alone), mentions_of("clotting PT bruise", alone))
     assert explanation.section_effect is None
     assert [word.effect for word in explanation.words] == [None, None]
 
 
 def test_without_a_section_none_has_an_effect(model: PretrainedModel) -> None:
-    (explanation,) = explain(CellRanker(model, INVENTORY), NoteReader(INVENTORY)("clotting PT bruise"))
-    assert explanation is not None
+    (explanation,) = explain(CellRanker(model, INVENTORY), mentions_of("clotting PT bruise"))
     assert explanation.section_effect is None
     assert None not in [word.effect for word in explanation.words]
 
 
 def test_the_work_has_an_end(model: PretrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lmcells.expansion.explain.MOST_EXPLAINED", 2)
-    explained = explain(CellRanker(model, INVENTORY), NoteReader(INVENTORY)("gait PT " * 4))
-    assert [each is not None and each.words[0].effect is not None for each in explained] == [
+    explained = explain(CellRanker(model, INVENTORY), mentions_of("gait PT " * 4))
+    assert [each.words[0].effect is not None for each in explained] == [
         True,
         True,
         False,
@@ -153,11 +146,8 @@ def test_the_work_has_an_end(model: PretrainedModel, monkeypatch: pytest.MonkeyP
 
 def first_of_the_note(model: PretrainedModel) -> tuple[CellRanker, Mention, ReadWindows, Explanation]:
     ranker = CellRanker(model, INVENTORY)
-    occurrences = NoteReader(INVENTORY)(NOTE)[:1]
-    (explanation,) = explain(ranker, occurrences)
-    mention = occurrences[0].mention
-    assert explanation is not None
-    assert mention is not None
+    mention = mentions_of(NOTE)[0]
+    (explanation,) = explain(ranker, [mention])
     return ranker, mention, ranker.read([mention]), explanation
 
 
@@ -167,7 +157,7 @@ def log_odds(scores: Any, best: int) -> float:
 
 
 def test_words_are_in_no_representation(model: PretrainedModel) -> None:
-    (explanation,) = explain(CellRanker(model, INVENTORY), NoteReader(INVENTORY)("warfarin PT"))
+    (explanation,) = explain(CellRanker(model, INVENTORY), mentions_of("warfarin PT"))
     assert "warfarin" not in repr(explanation)
 
 

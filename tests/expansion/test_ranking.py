@@ -42,7 +42,7 @@ from lmcells.expansion.ranking import (
     share,
     share_within_notes,
 )
-from lmcells.expansion.reader import NoteReader, Occurrence
+from lmcells.expansion.reader import NoteReader
 from lmcells.expansion.windows import Mention, SectionIds, WindowReader, missing_words
 from lmcells.model import Windows
 from lmcells.model.networks import ModelNetwork
@@ -320,8 +320,9 @@ def test_a_long_form_of_unknown_words_is_known_by_its_subwords(reader_of_all: Pr
 
 def test_an_explanation_names_unknown_words_too(reader_of_all: PretrainedModel) -> None:
     note = "PLAN: gait and wallking before PT, qwertyish ct on stairs."
-    (explanation,) = explain(MaskedSpanRanker(reader_of_all, INVENTORY), NoteReader(INVENTORY)(note))
-    assert explanation is not None
+    (occurrence,) = NoteReader(INVENTORY)(note)
+    assert occurrence.mention is not None
+    (explanation,) = explain(MaskedSpanRanker(reader_of_all, INVENTORY), [occurrence.mention])
     assert [word.word for word in explanation.words] == ["gait", "wallking", "PT", "qwertyish", "stairs"]
     assert sum(word.weight for word in explanation.words) == pytest.approx(1, abs=1e-5)
 
@@ -331,11 +332,6 @@ SCORES = arrays(
     array_shapes(min_dims=2, max_dims=2, max_side=5),
     elements=st.one_of(st.floats(-30, 30), st.just(-np.inf)),
 )
-
-
-def occurrence(short_form: str, *, is_mention: bool = True) -> Occurrence:
-    mention = Mention("x", 0, 1, short_form, None) if is_mention else None
-    return Occurrence(0, 1, short_form, None, None, mention)
 
 
 def test_a_doubtful_mention_follows_a_clear_one() -> None:
@@ -364,10 +360,8 @@ def test_no_more_than_its_share_is_taken_and_nothing_is_given(scores: np.ndarray
 
 def test_only_mentions_of_one_short_form_in_one_note_share() -> None:
     notes = [
-        [occurrence("PT"), occurrence("MS"), occurrence("PT", is_mention=False), occurrence("PT")],
-        [occurrence("PT")],
-        [],
-        [occurrence("PT")],
+        [Mention("x", 0, 1, short_form, None) for short_form in names]
+        for names in (("PT", "MS", "PT"), ("PT",), (), ("PT",))
     ]
     scores = [np.array(each) for each in ([1.0, 0.0], [0.0, 1.0], [0.0, 6.0], [3.0, 0.0], [0.0, 3.0])]
     adjusted = share_within_notes(notes, scores)

@@ -23,6 +23,8 @@ from lmcells.expansion.expansion import Candidate
 from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ordinary_words import ENGLISH, NAMES, NOT_SHORTHAND
+from lmcells.expansion.ranking import MaskedSpanRanker
+from lmcells.expansion.windows import Mention
 from lmcells.notes.tokens import (
     NUMBER,
     STOP_WORDS,
@@ -120,12 +122,17 @@ def _belong_together(first: str, second: str, *, has_hyphen: bool) -> bool:
 
 
 class LetterSenses:
-    """Candidates of short forms by their letters, as senses for a ranker."""
+    """Finds short forms outside the inventory, and ranks the long forms that their letters suggest."""
 
     def __init__(self, model: PretrainedModel) -> None:
         self._model = model
         self._candidates = lru_cache(_CACHE_SIZE)(self._find_candidates)
         self._short_form = lru_cache(_CACHE_SIZE)(self._find_short_form)
+
+    @cached_property
+    def _ranker(self) -> MaskedSpanRanker:
+        # A ranker only asks an inventory for the senses of a short form, which this provides.
+        return MaskedSpanRanker(self._model, self)  # type: ignore[arg-type]
 
     def find(
         self, text: str, tokens: TokenArrays, taken: Sequence[tuple[int, int]]
@@ -168,8 +175,15 @@ class LetterSenses:
         """Return the candidates of a short form, for a ranker."""
         return tuple([sense for sense, _, _ in self._candidates(short_form)])
 
-    def decide(self, short_form: str, fits: Floats, *, temperature: float) -> tuple[Candidate, ...]:
-        """Return the candidates, best first, or nothing if none is convincing; `fits` are a ranker's scores."""
+    def candidates(
+        self, mentions: Sequence[Mention], *, temperature: float
+    ) -> Iterator[tuple[Candidate, ...]]:
+        """Yield the candidates of each mention, best first, or nothing if none is convincing."""
+        scores = self._ranker.scores(mentions) if mentions else ()
+        for mention, fits in zip(mentions, scores, strict=True):
+            yield self._convincing(mention.short_form, fits, temperature=temperature)
+
+    def _convincing(self, short_form: str, fits: Floats, *, temperature: float) -> tuple[Candidate, ...]:
         known = self._candidates(short_form)
         scores = fits / temperature + np.array([score for _, _, score in known])
         weights = np.exp(scores - scores.max())

@@ -14,6 +14,8 @@ from lmcells.expansion.layers import LayerLike, extend, shipped_inventory, stand
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.ranking import MaskedSpanRanker, PosteriorRanker, Ranker
 from lmcells.expansion.reader import NoteReader
+from lmcells.expansion.windows import Mention
+from lmcells.notes.tokens import is_in_capitals
 from lmcells.pretrained import PretrainedModel
 
 MakeRanker = Callable[[PretrainedModel, SenseInventory], Ranker]
@@ -25,34 +27,33 @@ _ONE_SENSE = 1.0  # in log-odds, against "no sense fits": most short forms with 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """An inventory with its note reader and rankers: of its senses, of senses by letters, of ordinary words."""
+    """An inventory with its note reader, and what ranks its senses, senses by letters and ordinary words."""
 
     inventory: SenseInventory
     read: NoteReader
     ranker: Ranker
-    letters: tuple[LetterSenses, Ranker] | None = None
+    letters: LetterSenses | None = None
     priors: SensePriors = field(default_factory=lambda: SensePriors({}))
     ordinary: OrdinaryReadings | None = None
     other_cases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # "PT" -> "Pt", maybe of others
     _priors: dict[Any, tuple[list[float], float]] = field(default_factory=dict, init=False, compare=False)
-    _in_other_case: dict[str, list[int]] = field(default_factory=dict, init=False, compare=False)
+    _other_case: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, compare=False)
 
-    def prior_of(
-        self, short_form: str, *, in_lower_case: bool, in_capitals: bool
-    ) -> tuple[list[float], float]:
-        """Return what the priors add to the log-odds of each sense of a short form, and of "no sense fits".
-
-        in_lower_case: the short form is in lower case here; in_capitals: all of the text is in capitals.
-        """
-        key = short_form, in_lower_case, in_capitals
+    def prior_of(self, mention: Mention) -> tuple[list[float], float]:
+        """Return what the priors add to the log-odds of each sense of a mention, and of "no sense fits"."""
+        short_form = mention.short_form
+        in_lower_case = mention.text[mention.start : mention.end].islower()
+        in_other_case = self._in_other_case(short_form)
+        if in_other_case and is_in_capitals(mention.text):
+            in_other_case = ()
+        key = short_form, in_lower_case, in_other_case
         if key not in self._priors:
             names = [sense.long_form for sense in self.inventory.by_short_form[short_form]]
             of_senses, of_none = self.priors.of(short_form, names, in_lower_case=in_lower_case)
             if len(names) == 1:
                 of_none -= _ONE_SENSE
-            if not in_capitals:
-                for index in self.in_other_case(short_form):
-                    of_senses[index] -= _OTHER_CASE
+            for index in in_other_case:
+                of_senses[index] -= _OTHER_CASE
             self._priors[key] = of_senses, of_none
         return self._priors[key]
 
@@ -61,14 +62,14 @@ class Lexicon:
         senses = self.inventory.by_short_form.get(short_form, ())
         return any(each.error_prone for each in senses if each.long_form == long_form)
 
-    def in_other_case(self, short_form: str) -> list[int]:
+    def _in_other_case(self, short_form: str) -> tuple[int, ...]:
         """Return senses of a form in capitals that are usual in another case: PT is "patient" only in all-caps text."""
-        if short_form not in self._in_other_case:
+        if short_form not in self._other_case:
             senses, names = self.inventory.by_short_form, self.other_cases.get(short_form, ())
             others = {sense.long_form for each in names for sense in senses.get(each, ())}
             at = [index for index, sense in enumerate(senses[short_form]) if sense.long_form in others]
-            self._in_other_case[short_form] = at if len(at) < len(senses[short_form]) else []
-        return self._in_other_case[short_form]
+            self._other_case[short_form] = tuple(at) if len(at) < len(senses[short_form]) else ()
+        return self._other_case[short_form]
 
 
 class Lexicons:
@@ -92,7 +93,8 @@ class Lexicons:
         self.of(self.inventory)  # refuses a wrong style or inventory here
 
     def _start(self, *, letters: bool) -> None:
-        self._letters = _letter_senses(self._model) if letters else None
+        has_store = self._model.phrase_store is not None
+        self._letters = LetterSenses(self._model) if letters and has_store else None
         self._kept: OrderedDict[Any, tuple[Any, Lexicon]] = OrderedDict()
         self._lock = RLock()
 
@@ -125,9 +127,9 @@ class Lexicons:
         if base is not None:
             read, ordinary = base.read.over(inventory), base.ordinary
         else:
-            read = self._make_reader(inventory, letters=self._letters[0] if self._letters else None)
+            read = self._make_reader(inventory, letters=self._letters)
             has_ordinary = isinstance(ranker, MaskedSpanRanker)
-            ordinary = OrdinaryReadings(self._model, MaskedSpanRanker) if has_ordinary else None
+            ordinary = OrdinaryReadings(self._model) if has_ordinary else None
         priors = self._priors if inventory.has_priors else SensePriors({})
         before = {} if base is None else base.inventory.by_short_form
         other_cases = {} if base is None else dict(base.other_cases)
@@ -146,15 +148,6 @@ class Lexicons:
         self.__dict__.update(state)
         self.inventory = shipped_inventory() if state["inventory"] is None else state["inventory"]
         self._start(letters=state["_letters"])
-
-
-def _letter_senses(model: PretrainedModel) -> tuple[LetterSenses, Ranker] | None:
-    """Return what finds and ranks short forms by their letters; None for a model without a phrase store."""
-    if model.phrase_store is None:
-        return None
-    senses = LetterSenses(model)
-    # A ranker only asks an inventory for the senses of a short form, which this provides.
-    return senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
 
 
 def _identity(given: Any) -> tuple[Any, Any]:

@@ -30,7 +30,6 @@ from lmcells.expansion.long_forms import (
     SensesOfShortForm,
     unit_length,
 )
-from lmcells.expansion.reader import Occurrence
 from lmcells.expansion.windows import Mask, Mention, ReadWindows, SectionIds, WindowReader, missing_words
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.network import NumpyPosterior
@@ -256,16 +255,15 @@ SHARE = 0.35  # weight of the others, tuned on dev notes
 MOST = 8.0  # evidence against a candidate from another mention
 
 
-def share_within_notes(notes: Iterable[Sequence[Occurrence]], scores: Sequence[Floats]) -> list[Floats]:
-    """Adjust the scores of the mentions of each note; `scores` has one array for each occurrence with a mention."""
+def share_within_notes(notes: Iterable[Sequence[Mention]], scores: Sequence[Floats]) -> list[Floats]:
+    """Adjust the scores of the mentions of each note; `scores` has one array for each mention."""
     adjusted = list(scores)
-    at = 0
-    for note in notes:
+    first = 0
+    for mentions in notes:
         rows_of: dict[str, list[int]] = {}
-        for occurrence in note:
-            if occurrence.mention is not None and occurrence.source != "letters":
-                rows_of.setdefault(occurrence.short_form, []).append(at)
-                at += 1
+        for row, mention in enumerate(mentions, start=first):
+            rows_of.setdefault(mention.short_form, []).append(row)
+        first += len(mentions)
         for rows in rows_of.values():
             if len(rows) > 1 and len(scores[rows[0]]) > 1:
                 for row, shared in zip(rows, share([scores[row] for row in rows]), strict=True):
@@ -273,12 +271,12 @@ def share_within_notes(notes: Iterable[Sequence[Occurrence]], scores: Sequence[F
     return adjusted
 
 
-def share(scores: Sequence[Floats], *, weight: float = SHARE) -> Floats:
+def share(scores: Sequence[Floats]) -> Floats:
     """Adjust the scores of mentions of one short form in one note: (n, K) -> (n, K)."""
     given = np.asarray(scores, np.float64)
     best = given.max(axis=1, keepdims=True)
     is_known = np.isfinite(best)  # (n, 1) whether the mention has any score
     says = np.where(is_known, np.maximum(given - np.where(is_known, best, 0.0), -MOST), 0.0)
     others = (says.sum(axis=0) - says) / max(1, len(given) - 1)
-    adjusted: Floats = given + weight * others
+    adjusted: Floats = given + SHARE * others
     return adjusted

@@ -42,7 +42,10 @@ _ALLOWED = "Allowed: (start, end, header), a dict or an object with these, heade
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A short form in a note: defined by the note, a rule or the grammar, or else a mention to rank."""
+    """A short form in a note: defined by the note, a rule or the grammar, or else a mention to rank.
+
+    It is ranked among its senses in the inventory or, with the source "letters", among those that its letters suggest.
+    """
 
     start: int
     end: int
@@ -52,6 +55,11 @@ class Occurrence:
     mention: Mention | None
     source: Source = "model"
     allowed: tuple[int, ...] | None = None  # indices of the senses allowed here; None: all
+
+    @property
+    def ranked(self) -> Mention | None:
+        """The mention, if it is to rank among its senses in the inventory."""
+        return None if self.source == "letters" else self.mention
 
 
 class NoteReader:
