@@ -13,12 +13,11 @@ import numpy.typing as npt
 from lmcells.analysis import Row, rows_of
 from lmcells.analysis.names import require_sections, section_id
 from lmcells.errors import ConfigError, InputError
-from lmcells.evaluation.rankers import rank_cells
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_form_moments import LongFormMoments, long_form_moments
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.ranking import CellRanker, PosteriorRanker, Ranking, ranks_by_masked_span
+from lmcells.expansion.ranking import CellRanker, PosteriorRanker, Ranking, best_ranker, ranks_by_masked_span
 from lmcells.expansion.windows import NULL, Mention, ReadWindows
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.layers import Ids
@@ -48,7 +47,7 @@ def section_ranker(
     """The ranker of `lmcells evaluate`; with `null_metadata`, long forms have no section, as in the paper's figure."""
     require_sections(model)
     if not null_metadata:
-        return rank_cells(model, inventory, ranking=ranking)
+        return best_ranker(model, inventory, ranking=ranking)
     if ranks_by_masked_span(model, ranking):
         why = "null metadata needs the ranking by divergence; this model ranks by masked span."
         raise InputError(f"{why} Add: --ranking divergence")

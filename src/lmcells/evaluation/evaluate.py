@@ -26,11 +26,11 @@ from lmcells.evaluation.encoder_baselines import elmo_ranker
 from lmcells.evaluation.intervals import Interval, bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, measure
 from lmcells.evaluation.predictions import Predictions, candidates_of
-from lmcells.evaluation.rankers import make_ranker, rank_cells, window_words
+from lmcells.evaluation.rankers import make_ranker, window_words
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.inventory_files import InventoryLike, as_inventory, load_inventory
 from lmcells.expansion.long_form_moments import LongFormOccurrences
-from lmcells.expansion.ranking import Ranker, Ranking
+from lmcells.expansion.ranking import Ranker, Ranking, best_ranker
 from lmcells.files import atomic_folder, read_json, write_json
 from lmcells.notes.note import given_id
 from lmcells.notes.readers import ReadReport
@@ -271,7 +271,7 @@ class TrainingScorer:
             record = {"seed": settings["seed"], "settings": settings, "hours": hours}
             save_pretrained(model, folder, corpus=self._corpus, metadata_kind=metadata_kind, training=record)
             saved = PretrainedModel.from_pretrained(folder)
-            rank = partial(rank_cells, saved, occurrences=self._occurrences)
+            rank = partial(best_ranker, saved, occurrences=self._occurrences)
             return self._score(rank, hours, lambda: folder)
 
     def elmo(self, model: "LanguageModel", hours: float) -> Scores:

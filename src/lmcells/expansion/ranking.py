@@ -17,19 +17,13 @@ from lmcells.errors import ModelError
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_form_moments import (
     LongFormMoments,
+    LongFormOccurrences,
     SectionWeights,
+    counted_section_weights,
     long_form_moments,
-    smoothing_in_training,
     words_section_weights,
 )
-from lmcells.expansion.long_forms import (
-    Floats,
-    Ids,
-    ScoreWeights,
-    SenseReader,
-    SensesOfShortForm,
-    unit_length,
-)
+from lmcells.expansion.long_forms import Floats, Ids, SenseReader, SensesOfShortForm, unit_length
 from lmcells.expansion.windows import Mask, Mention, ReadWindows, SectionIds, WindowReader, missing_words
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.network import NumpyPosterior
@@ -156,12 +150,10 @@ class CellRanker(PosteriorRanker):
         *,
         section_weights: SectionWeights | None = None,
     ) -> None:
-        """Without weights, beta(section | long form) is the mean over its words, smoothed as in training."""
+        """Without weights, beta(section | long form) is the mean over its words."""
         read = WindowReader(model.word_ids, radius=model.sizes.window, stop_words=model.reads_stop_words)
         super().__init__(model, inventory, read=read)
-        self._section_weights = section_weights or words_section_weights(
-            model, add=smoothing_in_training(model)
-        )
+        self._section_weights = section_weights or words_section_weights(model)
 
     def read_candidates(self, candidates: Sequence[Sequence[Sense]]) -> list[LongFormMoments]:
         return [
@@ -187,9 +179,7 @@ class MaskedSpanRanker(PosteriorRanker):
     ranker.scores(mentions)   # for each mention, a score per candidate
     """
 
-    def __init__(
-        self, model: PretrainedModel, inventory: SenseInventory, *, weights: ScoreWeights | None = None
-    ) -> None:
+    def __init__(self, model: PretrainedModel, inventory: SenseInventory) -> None:
         if model.phrase_network is None or model.phrase_store is None:
             raise ModelError(
                 f"{model.folder} has no phrase network and store, which ranking by masked spans needs. "
@@ -207,11 +197,10 @@ class MaskedSpanRanker(PosteriorRanker):
         super().__init__(model, inventory, read=read)
         self._center = model.phrase_store.masked_span_center
         self._read_senses = SenseReader(model, model.phrase_network, model.phrase_store)
-        self._weights = weights or ScoreWeights()
 
     def read_candidates(self, candidates: Sequence[Sequence[Sense]]) -> list[SensesOfShortForm]:
         read = iter(self._read_senses([sense for senses in candidates for sense in senses]))
-        return [SensesOfShortForm(list(islice(read, len(senses))), self._weights) for senses in candidates]
+        return [SensesOfShortForm(list(islice(read, len(senses)))) for senses in candidates]
 
     def scorer(self, posterior: NumpyPosterior, read: Mask) -> Scorer:
         masked_spans = unit_length(posterior.mean - self._center)
@@ -236,11 +225,22 @@ def ranks_by_masked_span(model: PretrainedModel, ranking: Ranking = "auto") -> b
 
 
 def best_ranker(
-    model: PretrainedModel, inventory: SenseInventory, *, ranking: Ranking = "auto"
+    model: PretrainedModel,
+    inventory: SenseInventory,
+    *,
+    ranking: Ranking = "auto",
+    occurrences: LongFormOccurrences | None = None,
 ) -> PosteriorRanker:
-    """Return the ranker of a model: by masked spans if it supports them, else by divergence, as in the paper."""
-    by_masked_span = ranks_by_masked_span(model, ranking)
-    return MaskedSpanRanker(model, inventory) if by_masked_span else CellRanker(model, inventory)
+    """Return the ranker of a model: by masked spans if it supports them, else by divergence, as in the paper.
+
+    By divergence, p(section | long form) of an LMC comes from the `occurrences` in a corpus, if they are given.
+    """
+    if ranks_by_masked_span(model, ranking):
+        return MaskedSpanRanker(model, inventory)
+    weights = None
+    if occurrences is not None and model.sizes.kind == "lmc":
+        weights = counted_section_weights(model, occurrences)
+    return CellRanker(model, inventory, section_weights=weights)
 
 
 # Mentions of a short form in a note share evidence, since nearly all mean the same. With s_i the scores of a mention's
