@@ -28,7 +28,7 @@ from lmcells.evaluation.metrics import Metrics, measure
 from lmcells.evaluation.predictions import Predictions, candidates_of
 from lmcells.evaluation.rankers import make_ranker, window_words
 from lmcells.expansion.inventory import SenseInventory
-from lmcells.expansion.inventory_files import InventoryLike, as_inventory, load_inventory
+from lmcells.expansion.inventory_files import InventoryLike, load_inventory
 from lmcells.expansion.long_form_moments import LongFormOccurrences
 from lmcells.expansion.ranking import Ranker, Ranking, best_ranker
 from lmcells.files import atomic_folder, read_json, write_json
@@ -98,7 +98,7 @@ def evaluate(
     if seed < 0:
         raise InputError(f"--seed: found {seed}, allowed: 0 or more.")
     warn = on_warning or (lambda _: None)
-    senses = as_inventory(inventory)
+    senses = load_inventory(inventory)
     examples = _read(Path(dataset), warn) if isinstance(dataset, str | Path) else list(dataset)
     corpus = Corpus.open(Path(corpus)) if isinstance(corpus, str | Path) else corpus
     if isinstance(section_map, str | Path):
