@@ -40,12 +40,12 @@ from lmcells.evaluation.dataset import Example, read_dataset
 from lmcells.expansion import SenseInventory, load_inventory
 from lmcells.expansion.long_form_moments import long_form_words, words_section_weights
 from lmcells.expansion.ranking import CellRanker
-from lmcells.expansion.windows import Mention, ReadWindows, SectionIds, WindowReader
+from lmcells.expansion.windows import Mention, SectionIds, WindowReader
 from lmcells.model import Gaussian, ModelConfig, Windows, create_model, kl_divergence
 from lmcells.model.networks import ModelNetwork
 from lmcells.notes.readers import ReadReport
 from lmcells.notes.tokens import iterate_tokens
-from lmcells.pretrained import PretrainedModel, save_pretrained
+from lmcells.pretrained import PretrainedModel, ReadWindows, save_pretrained
 from locations import SETS
 
 N_WORDS, N_SECTIONS = 20_000, 1_000

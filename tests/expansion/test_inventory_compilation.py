@@ -123,9 +123,7 @@ def test_the_places_are_read_as_notes_are_read(model: PretrainedModel, tmp_path:
     ]
     windows = MaskedSpanRanker(model, inventory).read(mentions)
     sections = np.array([SectionIds(model)[each.section] for each in mentions])
-    cells = model.variational.posterior(
-        windows.center, sections, windows.context, windows.context_mask, center_mask=windows.center_mask
-    )
+    cells = model.variational.posterior(windows, sections)
     each = cells.mean - store.masked_span_center
     expected = (each / np.linalg.norm(each, axis=1, keepdims=True)).mean(axis=0)
     found = store.find(tuple(phrase.split()))

@@ -18,8 +18,8 @@ from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_form_moments import LongFormMoments, long_form_moments
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import CellRanker, PosteriorRanker, Ranking, best_ranker, ranks_by_masked_span
-from lmcells.expansion.windows import NULL, Mention, ReadWindows
-from lmcells.pretrained import PretrainedModel
+from lmcells.expansion.windows import NULL, Mention
+from lmcells.pretrained import PretrainedModel, ReadWindows
 from lmcells.pretrained.layers import Ids
 from lmcells.pretrained.network import Gate, NumpyPosterior
 from lmcells.pretrained.subwords import TABLE
@@ -87,16 +87,7 @@ def cells(
     model: PretrainedModel, window: ReadWindows, metadata: Ids, *, gate: Gate | None = None
 ) -> NumpyPosterior:
     """q(z | w, m, c) of one window under each of several metadata; an id below 0 is null metadata."""
-    n = len(metadata)
-    return model.variational.posterior(
-        np.repeat(window.center, n),
-        metadata,
-        np.repeat(window.context, n, axis=0),
-        np.repeat(window.context_mask, n, axis=0),
-        center_mask=np.repeat(window.center_mask, n),
-        gate=gate,
-        unknown=window.unknown,
-    )
+    return model.variational.posterior(window.rows(np.zeros(len(metadata), np.intp)), metadata, gate=gate)
 
 
 def _find(short_form: str, text: str) -> Mention:

@@ -18,8 +18,9 @@ import numpy.typing as npt
 from lmcells.errors import InputError
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import PosteriorRanker, batches
-from lmcells.expansion.windows import NULL, Mention, ReadWindows
+from lmcells.expansion.windows import NULL, Mention
 from lmcells.notes.tokens import Token
+from lmcells.pretrained import ReadWindows
 
 MOST_EXPLAINED = 200  # mentions of a note whose effects are computed, each at the cost of ranking thirty
 
@@ -137,13 +138,6 @@ def _losses(
 
 def _left_out(windows: ReadWindows, row: int, positions: npt.NDArray[np.intp]) -> ReadWindows:
     """Return a window unchanged, twice, and then once without the word at each position."""
-    n_windows = len(positions) + 2
-    masks = np.repeat(windows.context_mask[row][None], n_windows, axis=0)
-    masks[np.arange(len(positions)) + 2, positions] = False
-    return ReadWindows(
-        center=np.repeat(windows.center[row], n_windows),
-        center_mask=np.repeat(windows.center_mask[row], n_windows),
-        context=np.repeat(windows.context[row][None], n_windows, axis=0),
-        context_mask=masks,
-        unknown=windows.unknown,
-    )
+    hidden = windows.rows(np.full(len(positions) + 2, row))
+    hidden.context_mask[np.arange(len(positions)) + 2, positions] = False
+    return hidden

@@ -24,8 +24,8 @@ from lmcells.expansion.long_form_moments import (
     words_section_weights,
 )
 from lmcells.expansion.long_forms import Floats, Ids, SenseReader, SensesOfShortForm, unit_length
-from lmcells.expansion.windows import Mask, Mention, ReadWindows, SectionIds, WindowReader, missing_words
-from lmcells.pretrained import PretrainedModel
+from lmcells.expansion.windows import Mask, Mention, SectionIds, WindowReader, missing_words
+from lmcells.pretrained import PretrainedModel, ReadWindows
 from lmcells.pretrained.network import NumpyPosterior
 
 Ranking = Literal["auto", "masked-span", "divergence"]
@@ -83,14 +83,7 @@ class PosteriorRanker(ABC):
 
     def posterior(self, windows: ReadWindows, sections: Ids) -> NumpyPosterior:
         """Return q(z | w, m, c) of windows in the given sections."""
-        return self._network.posterior(
-            windows.center,
-            sections,
-            windows.context,
-            windows.context_mask,
-            center_mask=windows.center_mask,
-            unknown=windows.unknown,
-        )
+        return self._network.posterior(windows, sections)
 
     def window_scores(self, windows: ReadWindows, mentions: Sequence[Mention]) -> list[Floats]:
         """Score the candidates of mentions by their windows."""

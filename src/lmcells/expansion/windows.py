@@ -17,6 +17,7 @@ from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.notes.sections import find_alias, load_aliases, upper_name
 from lmcells.notes.tokens import Token, TokenArrays, find_tokens, hash_word, hash_words, slots_of, spell
 from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained import ReadWindows as ReadWindows  # noqa: PLC0414 - the service imports it from here
 from lmcells.pretrained.subwords import Subwords
 
 Integers = npt.NDArray[np.int64]
@@ -55,18 +56,6 @@ class Mention:
     section: str | None
     note: TokenizedText | None = field(default=None, repr=False, compare=False)
     offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ReadWindows:
-    """Windows as network inputs. An out-of-vocabulary short form is a masked center."""
-
-    center: Integers  # (B,)
-    center_mask: Mask  # (B,) whether the short form is in the vocabulary
-    context: Integers  # (B, 2 * radius), one more if the masked span has an id
-    context_mask: Mask  # like context
-    # (n, E) of out-of-vocabulary words, whose ids follow the model's
-    unknown: npt.NDArray[np.float32] | None = None
 
 
 def missing_words(read: Mask) -> npt.NDArray[np.float64]:
@@ -137,7 +126,10 @@ class WindowReader:
         self._slots[slots_of(self._hashes, 1, _SLOT_BITS)] = np.arange(self._hashes.size)
 
     def __call__(self, mentions: Sequence[Mention]) -> ReadWindows:
-        """Return up to `radius` words on either side of each mention, as in a corpus."""
+        """Return up to `radius` words on either side of each mention, as in a corpus.
+
+        An out-of-vocabulary short form is a masked center.
+        """
         n_masks = 0 if self._mask_id is None else 1
         context = np.zeros((len(mentions), 2 * self._radius + n_masks), np.int64)
         mask = np.zeros(context.shape, np.bool_)
