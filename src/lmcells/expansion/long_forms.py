@@ -190,7 +190,7 @@ class SenseReader:
                     owners.append(owner)
         means_of: list[Floats | None] = [None] * len(phrases)
         if vectors:
-            each = unit_length(self._network.of_vectors(vectors) - self._store.phrase_center)  # (n, d)
+            each = unit_length(self._network(vectors) - self._store.phrase_center)  # (n, d)
             with_words, first, sizes = np.unique(owners, return_index=True, return_counts=True)
             means = unit_length(np.add.reduceat(each, first, axis=0) / sizes[:, None])
             for owner, mean in zip(with_words.tolist(), means, strict=True):
