@@ -12,13 +12,16 @@ from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from lmcells.expansion.letters import PIECE_BEFORE, is_known_word, is_part_of_word, prose_words
 from lmcells.expansion.ordinary_words import (
     AFTER_NUMBERS,
     CANNOT_FOLLOW_THE,
     MONTHS,
+    PIECE_BEFORE,
     STATES,
     TITLES,
+    is_known_word,
+    is_part_of_word,
+    prose_words,
 )
 from lmcells.notes.tokens import STOP_WORDS
 

@@ -120,8 +120,7 @@ class NoteReader:
             found = without_overlaps([*found, *(Found(*span, text[slice(*span)]) for span in read_out)])
         by_letters: set[Found] = set()
         if self._letters is not None:
-            taken = [each[:2] for each in found]
-            by_letters = {Found(*each) for each in self._letters.find(text, note.tokens, taken)}
+            by_letters = set(self._letters.find(text, note.tokens, found))
             found = sorted([*found, *by_letters])
         if sections is None:
             covering = self._sections(Note("", text))
@@ -136,13 +135,11 @@ class NoteReader:
         occurrences = []
         for each in found:
             section = covering[bisect_right(starts, each.start) - 1]
-            has_rules = each.short_form in self._inventory.rules
-            allowed = self._rules(each.short_form, section.name, metadata) if has_rules else None
+            allowed = self._rules(each.short_form, section.name, metadata)
             defined, source = self._known(text, each, section, meanings, read_out, allowed=allowed)
-            senses = self._inventory.by_short_form.get(each.short_form) if allowed is None else allowed.senses
             if each in by_letters and defined is None:
                 source = "letters"
-            elif defined is None and not senses:
+            elif defined is None and not self._senses(each, allowed):
                 continue  # no sense is allowed, or it precedes two definitions
             mention = _mention(note, each, section) if defined is None else None
             may_be = None if allowed is None else allowed.senses
@@ -168,9 +165,7 @@ class NoteReader:
         if found[:2] in read_out:
             return Candidate(read_out[found[:2]], GRAMMAR_PRECISION), "grammar"
         named = self._named_by_header(text, found, section)
-        senses = self._inventory.by_short_form.get(found.short_form, ())
-        if allowed is not None:
-            senses = tuple(senses[at] for at in allowed.senses)
+        senses = self._senses(found, allowed)
         if named is not None and (
             allowed is None or named.long_form in {sense.long_form for sense in senses}
         ):
@@ -178,6 +173,11 @@ class NoteReader:
         if len(senses) == 1 and _is_plain_acronym(text, found):
             return Candidate(senses[0].long_form, SINGLE_SENSE_PRECISION, senses[0].concept_id), "model"
         return None, "model"
+
+    def _senses(self, found: Found, allowed: Allowed | None) -> Sequence[Sense]:
+        """Return the senses that a short form may have here."""
+        senses = self._inventory.by_short_form.get(found.short_form, ())
+        return senses if allowed is None else [senses[at] for at in allowed.senses]
 
     def _is_ruled(self, short_form: str) -> bool:
         """Whether the inventory has rules for a short form, or forbids all its senses."""
