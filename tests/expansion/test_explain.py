@@ -12,7 +12,7 @@ from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.explain import Explanation, explain
 from lmcells.expansion.ranking import CellRanker
 from lmcells.expansion.reader import NoteReader
-from lmcells.expansion.windows import NULL, Mention, SectionIds, WindowReader
+from lmcells.expansion.windows import NULL, Mention, WindowReader, section_id_finder
 from lmcells.pretrained import PretrainedModel, ReadWindows
 
 NOTE = (
@@ -48,7 +48,7 @@ def test_words_stand_where_the_note_has_them(model: PretrainedModel) -> None:
 
 def test_weights_are_those_of_the_posterior(model: PretrainedModel) -> None:
     _, mention, windows, explanation = first_of_the_note(model)
-    posterior = model.variational.posterior(windows, np.array([SectionIds(model)[mention.section]]))
+    posterior = model.variational.posterior(windows, np.array([section_id_finder(model)(mention.section)]))
     assert explanation.section_weight == pytest.approx(float(posterior.gate[0]))
     present = posterior.attention[0][windows.context_mask[0]].tolist()
     assert [word.weight for word in explanation.words] == pytest.approx(present)

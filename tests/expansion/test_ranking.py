@@ -43,7 +43,7 @@ from lmcells.expansion.ranking import (
     share_within_notes,
 )
 from lmcells.expansion.reader import NoteReader
-from lmcells.expansion.windows import Mention, SectionIds, WindowReader, missing_words
+from lmcells.expansion.windows import Mention, WindowReader, missing_words, section_id_finder
 from lmcells.model import Windows
 from lmcells.model.networks import ModelNetwork
 from lmcells.pretrained import PretrainedModel, save_pretrained
@@ -72,7 +72,7 @@ def slow_divergence(model: PretrainedModel, one: Mention, words: list[int]) -> f
                 center=torch.from_numpy(windows.center),
                 context=torch.from_numpy(windows.context),
                 context_mask=torch.from_numpy(windows.context_mask),
-                metadata=torch.tensor([SectionIds(model)[one.section]]),
+                metadata=torch.tensor([section_id_finder(model)(one.section)]),
                 center_mask=torch.from_numpy(windows.center_mask),
             )
         ).cell
@@ -150,9 +150,9 @@ def test_sections_are_found_by_name_and_alias_and_fall_back_to_none(
     models: dict[str, PretrainedModel],
 ) -> None:
     model = models["lmc"]
-    sections = SectionIds(model)
-    assert sections["plan"] == model.section_ids["PLAN"]
-    assert sections["never heard of"] == sections[None] == model.section_ids[NO_SECTION]
+    section_id = section_id_finder(model)
+    assert section_id("plan") == model.section_ids["PLAN"]
+    assert section_id("never heard of") == section_id(None) == model.section_ids[NO_SECTION]
 
 
 def test_no_mentions_have_no_scores(models: dict[str, PretrainedModel]) -> None:

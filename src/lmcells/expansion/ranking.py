@@ -24,7 +24,7 @@ from lmcells.expansion.long_form_moments import (
     words_section_weights,
 )
 from lmcells.expansion.long_forms import Floats, Ids, SenseReader, SensesOfShortForm, unit_length
-from lmcells.expansion.windows import Mask, Mention, SectionIds, WindowReader, missing_words
+from lmcells.expansion.windows import Mask, Mention, WindowReader, missing_words, section_id_finder
 from lmcells.pretrained import PretrainedModel, ReadWindows
 from lmcells.pretrained.network import NumpyPosterior
 
@@ -62,7 +62,7 @@ class PosteriorRanker(ABC):
         self.inventory = inventory
         self.read = read
         self._network = model.variational
-        self._sections = SectionIds(model)
+        self._section_id = section_id_finder(model)
         self._known: dict[Sequence[Sense], Any] = {}  # by candidates, so that inventories can share it
 
     def over(self, inventory: SenseInventory) -> Self:
@@ -79,7 +79,7 @@ class PosteriorRanker(ABC):
 
     def section_ids(self, mentions: Sequence[Mention]) -> Ids:
         """Return the model's metadata ids of the mentions' sections: (B,)."""
-        return np.array([self._sections[mention.section] for mention in mentions], np.int64)
+        return np.array([self._section_id(mention.section) for mention in mentions], np.int64)
 
     def posterior(self, windows: ReadWindows, sections: Ids) -> NumpyPosterior:
         """Return q(z | w, m, c) of windows in the given sections."""

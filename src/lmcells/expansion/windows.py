@@ -4,7 +4,7 @@ A text is tokenised once; mentions carry its tokens, and `WindowReader` extracts
 operations. `tests/expansion/test_windows.py` has the reference, token by token, and checks that the two agree.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Self
@@ -71,21 +71,20 @@ def known_section(section: str, known: Container[str]) -> str | None:
     return next((name for name in names if name in known), None)
 
 
-class SectionIds:
-    """The model's metadata id of a section header; `NULL` if it has none."""
+def section_id_finder(model: PretrainedModel) -> Callable[[str | None], int]:
+    """Return a function from a header to its metadata id in the model: its own, of its canonical name, or of "other".
 
-    def __init__(self, model: PretrainedModel) -> None:
-        self._ids = model.section_ids
-        self._find_cached = lru_cache(_MOST_HEADERS)(self._find)
+    Without any of these it is the id of no section, or `NULL`.
+    """
+    ids = model.section_ids
 
-    def __getitem__(self, section: str | None) -> int:
-        """Return the id of the header, of its canonical name, of "other", or of no section."""
-        return self._find_cached(section)
+    @lru_cache(_MOST_HEADERS)
+    def find(section: str | None) -> int:
+        if section is not None and (name := known_section(section, ids) or OTHER) in ids:
+            return ids[name]
+        return ids.get(NO_SECTION, NULL)
 
-    def _find(self, section: str | None) -> int:
-        if section is not None and (name := known_section(section, self._ids) or OTHER) in self._ids:
-            return self._ids[name]
-        return self._ids.get(NO_SECTION, NULL)
+    return find
 
 
 class WindowReader:
