@@ -25,19 +25,19 @@ _OTHER_CASE = 5.0  # in log-odds, against a sense that is usually written in ano
 _ONE_SENSE = 1.0  # in log-odds, against "no sense fits": most short forms with one sense mean it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lexicon:
     """An inventory with its note reader, and what ranks its senses, senses by letters and ordinary words."""
 
     inventory: SenseInventory
     read: NoteReader
     ranker: Ranker
-    letters: LetterSenses | None = None
-    priors: SensePriors = field(default_factory=lambda: SensePriors({}))
-    ordinary: OrdinaryReadings | None = None
-    other_cases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # "PT" -> "Pt", maybe of others
-    _priors: dict[Any, tuple[list[float], float]] = field(default_factory=dict, init=False, compare=False)
-    _other_case: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, compare=False)
+    letters: LetterSenses | None
+    ordinary: OrdinaryReadings | None
+    priors: SensePriors
+    other_cases: Mapping[str, tuple[str, ...]]  # "PT" -> "Pt"; also short forms of inventories below
+    _priors: dict[Any, tuple[list[float], float]] = field(default_factory=dict, init=False)
+    _other_case: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
 
     def prior_of(self, mention: Mention) -> tuple[list[float], float]:
         """Return what the priors add to the log-odds of each sense of a mention, and of "no sense fits"."""
@@ -136,7 +136,7 @@ class Lexicons:
         for short_form in inventory.by_short_form.keys() - before.keys():
             if short_form != (capitals := short_form.upper()):
                 other_cases[capitals] = *other_cases.get(capitals, ()), short_form
-        return Lexicon(inventory, read, ranker, self._letters, priors, ordinary, other_cases)
+        return Lexicon(inventory, read, ranker, self._letters, ordinary, priors, other_cases)
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name not in ("_kept", "_lock")}
