@@ -13,6 +13,7 @@ import argparse
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha1
 from typing import NamedTuple
 
@@ -26,7 +27,6 @@ from lmcells.expansion.calibration import OrdinaryReadings
 from lmcells.expansion.inventory import Sense
 from lmcells.expansion.look_alikes import LookAlikes, Written
 from lmcells.expansion.ordinary_words import WITH_ORDINARY_READING
-from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.expansion.windows import Mention
 from lmcells.notes.sections import upper_name
 from lmcells.notes.tokens import STOP_WORDS, is_in_capitals, iterate_tokens
@@ -159,8 +159,8 @@ def main() -> None:
     examples, counts = draw_examples(expander)
     mentions = [each.mention for each in examples]
     lexicon, calibration = expander.lexicon(), expander.calibration
-    readings = OrdinaryReadings(expander.model, MaskedSpanRanker)
-    fits = MaskedSpanRanker(expander.model, readings).scores(mentions)  # type: ignore[arg-type]
+    readings = OrdinaryReadings(expander.model)
+    fits = readings.ranker.scores(mentions)
     features = np.array(
         [
             (fit / calibration.temperature, *readings.features(mention), 1.0)
@@ -169,7 +169,8 @@ def main() -> None:
     )
     senses, none = np.zeros(len(examples)), np.zeros(len(examples))
     for row, own in enumerate(lexicon.ranker.scores(mentions)):
-        prior, none_prior = lexicon.prior_of(mentions[row].short_form, in_lower_case=False, in_capitals=True)
+        in_capitals = replace(mentions[row], text=mentions[row].text.upper())
+        prior, none_prior = lexicon.prior_of(in_capitals)
         senses[row] = np.logaddexp.reduce(own / calibration.temperature + np.array(prior))
         none[row] = (calibration.none_score or 0.0) / calibration.temperature + none_prior
     is_short_form, is_alone, is_held_out = (

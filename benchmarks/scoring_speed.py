@@ -40,12 +40,12 @@ from lmcells.evaluation.dataset import Example, read_dataset
 from lmcells.expansion import SenseInventory, load_inventory
 from lmcells.expansion.long_form_moments import long_form_words, words_section_weights
 from lmcells.expansion.ranking import CellRanker
-from lmcells.expansion.windows import Mention, ReadWindows, SectionIds, WindowReader
+from lmcells.expansion.windows import Mention, WindowReader, section_id_finder
 from lmcells.model import Gaussian, ModelConfig, Windows, create_model, kl_divergence
 from lmcells.model.networks import ModelNetwork
 from lmcells.notes.readers import ReadReport
 from lmcells.notes.tokens import iterate_tokens
-from lmcells.pretrained import PretrainedModel, save_pretrained
+from lmcells.pretrained import PretrainedModel, ReadWindows, save_pretrained
 from locations import SETS
 
 N_WORDS, N_SECTIONS = 20_000, 1_000
@@ -108,7 +108,7 @@ def authors_way(
         for sense in inventory
         if words_of[key := (sense.short_form, sense.long_form)]
     }
-    sections_of = SectionIds(model)
+    sections_of = section_id_finder(model)
     n_sections = network.config.n_metadata
 
     def scores(windows: ReadWindows, mention: Mention) -> Scores:
@@ -117,7 +117,7 @@ def authors_way(
                 center=torch.from_numpy(windows.center),
                 context=torch.from_numpy(windows.context),
                 context_mask=torch.from_numpy(windows.context_mask),
-                metadata=torch.tensor([sections_of[mention.section]]),
+                metadata=torch.tensor([sections_of(mention.section)]),
                 center_mask=torch.from_numpy(windows.center_mask),
             )
         ).cell

@@ -1,4 +1,4 @@
-"""Fit how scores depend on the number of words read: the constants of `MaskedSpanRanker.comparable`.
+"""Fit how scores depend on the number of words read: the constants of `comparable` in `ranking`.
 
 python benchmarks/short_windows.py build/default-model/examples.jsonl     # a dataset of training text; needs scipy
 
@@ -22,10 +22,11 @@ from scipy.optimize import minimize
 from lmcells.evaluation.calibrate import TAKEN_OUT, score_mentions
 from lmcells.evaluation.dataset import Example, parse_example
 from lmcells.expansion.layers import shipped_inventory
-from lmcells.expansion.ranking import MaskedSpanRanker
-from lmcells.expansion.windows import Mention, ReadWindows, missing_words
+from lmcells.expansion.ranking import MaskedSpanRanker, Scorer
+from lmcells.expansion.windows import Mask, Mention, missing_words
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
+from lmcells.pretrained.network import NumpyPosterior
 
 WORDS_LEFT = (2, 4, 6, 9, 13, 20, None, None)
 BINS = (0, 4, 8, 13, 21, 29, 33)
@@ -42,13 +43,9 @@ class RawRanker(MaskedSpanRanker):
         self.missing = []
         return super().scores(mentions)
 
-    def read(self, mentions: Sequence[Mention]) -> ReadWindows:
-        windows = super().read(mentions)
-        self.missing += missing_words(windows.context_mask)[:, 0].tolist()
-        return windows
-
-    def comparable(self, scores: Floats, missing: Floats) -> Floats:  # noqa: ARG002
-        return scores
+    def scorer(self, posterior: NumpyPosterior, read: Mask) -> Scorer:
+        self.missing += missing_words(read)[:, 0].tolist()
+        return super().scorer(posterior, np.ones_like(read))
 
 
 def shorten(example: Example, n_words: int, draw: random.Random) -> Example:

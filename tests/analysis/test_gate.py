@@ -32,8 +32,9 @@ def weighed(weight: float, section: str) -> gate.WeighedExample:
 def test_weights_of_a_note_are_those_that_explain_it(
     shipped_ranker: PosteriorRanker, of_note: list[gate.WeighedExample]
 ) -> None:
-    explained = explain(shipped_ranker, NoteReader(shipped_ranker.inventory)(NOTE))
-    expected = [each.section_weight for each in explained if each is not None]
+    read = NoteReader(shipped_ranker.inventory)(NOTE)
+    explained = explain(shipped_ranker, [each.mention for each in read if each.mention is not None])
+    expected = [each.section_weight for each in explained]
     assert [each.weight for each in of_note] == pytest.approx(expected, abs=1e-6)
     assert all(0.1 < weight < 0.9 for weight in expected)
 

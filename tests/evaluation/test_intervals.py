@@ -33,12 +33,13 @@ def right_by_note(
     return predictions_from_answers(answers, {"AB": 2}, notes=notes)
 
 
-def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
+def test_intervals_cover_the_truth_about_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intervals, "LEVEL", 0.8)
     random = np.random.default_rng(5)
     n_covered = 0
     for trial in range(100):
         sample = right_by_note(random, n_notes=20, per_note=5)
-        found = intervals.bootstrap_intervals(sample, n_resamples=100, level=0.8, seed=trial)["accuracy"]
+        found = intervals.bootstrap_intervals(sample, n_resamples=100, seed=trial)["accuracy"]
         n_covered += found.low <= 0.7 <= found.high
     assert n_covered / 100 == pytest.approx(0.8, abs=0.08)
 
@@ -66,8 +67,8 @@ def test_the_interval_of_a_mean_is_scipys_bca() -> None:
 
 def test_symmetric_values_have_the_percentiles_moved_to_the_estimate() -> None:
     resampled = np.arange(1000) / 1000
-    moved = intervals.bca_interval(0.2, resampled, np.array([1.0, 2.0, 3.0]), level=0.9)
-    plain = intervals.percentile_interval(0.2, resampled, level=0.9)
+    moved = intervals.bca_interval(0.2, resampled, np.array([1.0, 2.0, 3.0]))
+    plain = intervals.percentile_interval(0.2, resampled)
     assert (moved.low, moved.high) == pytest.approx((plain.low - 0.2995, plain.high - 0.2995))
     assert moved.standard_error == plain.standard_error
 
@@ -194,11 +195,12 @@ def test_swapping_all_answers_turns_the_difference_around_and_swapping_one_note_
         assert values == pytest.approx([difference, -difference, first[name] - second[name]])
 
 
-def test_intervals_of_the_difference_cover_zero_when_there_is_none() -> None:
+def test_intervals_of_the_difference_cover_zero_when_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intervals, "LEVEL", 0.9)
     covered = 0
     for trial in range(60):
         a, b = (random_predictions(s, n=80, test_set=trial) for s in (2 * trial, 2 * trial + 1))
-        interval = paired_bootstrap(a, b, n_resamples=100, level=0.9, seed=trial)["accuracy"]
+        interval = paired_bootstrap(a, b, n_resamples=100, seed=trial)["accuracy"]
         covered += interval.low <= 0 <= interval.high
     assert covered / 60 == pytest.approx(0.9, abs=0.09)
 

@@ -12,8 +12,8 @@ from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.explain import Explanation, explain
 from lmcells.expansion.ranking import CellRanker
 from lmcells.expansion.reader import NoteReader
-from lmcells.expansion.windows import NULL, Mention, ReadWindows, SectionIds, WindowReader
-from lmcells.pretrained import PretrainedModel
+from lmcells.expansion.windows import NULL, Mention, WindowReader, section_id_finder
+from lmcells.pretrained import PretrainedModel, ReadWindows
 
 NOTE = (
     "😀 HPI: other filler.\n\nLABS: clotting, PT with warfarin and bruise. "
@@ -27,12 +27,12 @@ def model(plain_model: PretrainedModel) -> PretrainedModel:
     return plain_model
 
 
+def mentions_of(note: str, inventory: SenseInventory = INVENTORY) -> list[Mention]:
+    return [each.mention for each in NoteReader(inventory)(note) if each.mention is not None]
+
+
 def test_words_stand_where_the_note_has_them(model: PretrainedModel) -> None:
-    occurrences = NoteReader(INVENTORY)(NOTE)
-    first, second, defined = explain(CellRanker(model, INVENTORY), occurrences)
-    assert defined is None
-    assert first is not None
-    assert second is not None
+    first, second = explain(CellRanker(model, INVENTORY), mentions_of(NOTE))
     assert [NOTE[word.start : word.end] for word in first.words] == [
         "clotting",
         "warfarin",
@@ -48,29 +48,16 @@ def test_words_stand_where_the_note_has_them(model: PretrainedModel) -> None:
 
 def test_weights_are_those_of_the_posterior(model: PretrainedModel) -> None:
     _, mention, windows, explanation = first_of_the_note(model)
-    posterior = model.variational.posterior(
-        windows.center,
-        np.array([SectionIds(model)[mention.section]]),
-        windows.context,
-        windows.context_mask,
-        center_mask=windows.center_mask,
-    )
+    posterior = model.variational.posterior(windows, np.array([section_id_finder(model)(mention.section)]))
     assert explanation.section_weight == pytest.approx(float(posterior.gate[0]))
     present = posterior.attention[0][windows.context_mask[0]].tolist()
     assert [word.weight for word in explanation.words] == pytest.approx(present)
 
 
 def test_a_marked_gap_is_named_by_the_short_form(model: PretrainedModel) -> None:
-    class Marked(CellRanker):
-        """Reads as a ranker of gaps does."""
-
-        def read(self, mentions: Any) -> Any:
-            read = WindowReader(model.word_ids, radius=model.sizes.window, mask_id=0, hides_center=True)
-            return read(mentions)
-
-    occurrences = NoteReader(INVENTORY)("warfarin PT bruise")
-    (explanation,) = explain(Marked(model, INVENTORY), occurrences)
-    assert explanation is not None
+    ranker = CellRanker(model, INVENTORY)  # that reads as a ranker of gaps does
+    ranker.read = WindowReader(model.word_ids, radius=model.sizes.window, mask_id=0, hides_center=True)
+    (explanation,) = explain(ranker, mentions_of("warfarin PT bruise"))
     assert [(word.start, word.word) for word in explanation.words] == [
         (0, "warfarin"),
         (9, "PT"),
@@ -95,8 +82,7 @@ def test_effects_are_those_on_what_the_note_makes_likeliest(model: PretrainedMod
     ranker, mention, windows, own = first_of_the_note(model)
     (scores,) = ranker.window_scores(windows, [mention])
     evidence = np.where(np.arange(scores.size) == scores.argmin(), 100.0, 0.0)  # the rest of the note is sure
-    (turned,) = explain(ranker, NoteReader(INVENTORY)(NOTE)[:1], evidence=[evidence])
-    assert turned is not None
+    (turned,) = explain(ranker, [mention], evidence=[evidence])
     assert scores.size == 2
     effects = [[word.effect for word in each.words] for each in (own, turned)]
     assert effects[1] == pytest.approx([-effect for effect in effects[0] if effect is not None])
@@ -105,7 +91,8 @@ def test_effects_are_those_on_what_the_note_makes_likeliest(model: PretrainedMod
 def test_the_section_s_effect_is_what_the_odds_lose_without_it(model: PretrainedModel) -> None:
     ranker, mention, windows, explanation = first_of_the_note(model)
     (scores,) = ranker.window_scores(windows, [mention])
-    without = ranker.scorer(ranker.posterior(windows, np.array([NULL])))(mention.short_form, [0])[0]
+    posterior = ranker.posterior(windows, np.array([NULL]))
+    (without,) = ranker.posterior_scores(mention.short_form, posterior, windows.context_mask)
     best = int(scores.argmax())
     assert explanation.section_effect == pytest.approx(
         log_odds(scores, best) - log_odds(without, best), abs=1e-6
@@ -117,12 +104,10 @@ def test_effects_are_on_the_scale_of_the_probabilities(model: PretrainedModel) -
     pair = SenseInventory.from_senses(
         [Sense("PT", "warfarin"), Sense("PT", "gait")]
     )  # two: odds are a difference
-    occurrences = NoteReader(pair)("clotting PT bruise")
+    mentions = mentions_of("clotting PT bruise", pair)
     (plain,), (calibrated,) = (
-        explain(CellRanker(model, pair), occurrences, temperature=temperature) for temperature in (1.0, 2.0)
+        explain(CellRanker(model, pair), mentions, temperature=temperature) for temperature in (1.0, 2.0)
     )
-    assert plain is not None
-    assert calibrated is not None
     assert plain.words[0].effect
     assert [word.effect for word in calibrated.words] == pytest.approx(
         [word.effect / 2 for word in plain.words]
@@ -131,23 +116,21 @@ def test_effects_are_on_the_scale_of_the_probabilities(model: PretrainedModel) -
 
 def test_the_only_sense_rests_on_nothing(model: PretrainedModel) -> None:
     alone = SenseInventory.from_senses([Sense("PT", "warfarin")])
-    (explanation,) = explain(CellRanker(model, alone), NoteReader(alone)("clotting PT bruise"))
-    assert explanation is not None
+    (explanation,) = explain(CellRanker(model, alone), mentions_of("clotting PT bruise", alone))
     assert explanation.section_effect is None
     assert [word.effect for word in explanation.words] == [None, None]
 
 
 def test_without_a_section_none_has_an_effect(model: PretrainedModel) -> None:
-    (explanation,) = explain(CellRanker(model, INVENTORY), NoteReader(INVENTORY)("clotting PT bruise"))
-    assert explanation is not None
+    (explanation,) = explain(CellRanker(model, INVENTORY), mentions_of("clotting PT bruise"))
     assert explanation.section_effect is None
     assert None not in [word.effect for word in explanation.words]
 
 
 def test_the_work_has_an_end(model: PretrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lmcells.expansion.explain.MOST_EXPLAINED", 2)
-    explained = explain(CellRanker(model, INVENTORY), NoteReader(INVENTORY)("gait PT " * 4))
-    assert [each is not None and each.words[0].effect is not None for each in explained] == [
+    explained = explain(CellRanker(model, INVENTORY), mentions_of("gait PT " * 4))
+    assert [each.words[0].effect is not None for each in explained] == [
         True,
         True,
         False,
@@ -157,11 +140,8 @@ def test_the_work_has_an_end(model: PretrainedModel, monkeypatch: pytest.MonkeyP
 
 def first_of_the_note(model: PretrainedModel) -> tuple[CellRanker, Mention, ReadWindows, Explanation]:
     ranker = CellRanker(model, INVENTORY)
-    occurrences = NoteReader(INVENTORY)(NOTE)[:1]
-    (explanation,) = explain(ranker, occurrences)
-    mention = occurrences[0].mention
-    assert explanation is not None
-    assert mention is not None
+    mention = mentions_of(NOTE)[0]
+    (explanation,) = explain(ranker, [mention])
     return ranker, mention, ranker.read([mention]), explanation
 
 
@@ -171,7 +151,7 @@ def log_odds(scores: Any, best: int) -> float:
 
 
 def test_words_are_in_no_representation(model: PretrainedModel) -> None:
-    (explanation,) = explain(CellRanker(model, INVENTORY), NoteReader(INVENTORY)("warfarin PT"))
+    (explanation,) = explain(CellRanker(model, INVENTORY), mentions_of("warfarin PT"))
     assert "warfarin" not in repr(explanation)
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from lmcells.errors import InputError, InventoryError, UnknownShortForm
 from lmcells.expansion import Sense, SenseInventory, load_inventory, save_inventory
-from lmcells.expansion.inventory_files import as_inventory
 
 PT = (
     Sense("PT", "physical therapy", ("physical therapy", "physiotherapy"), "C0949766"),
@@ -178,6 +177,6 @@ def test_an_inventory_is_given_in_any_of_three_ways(tmp_path: Path) -> None:
         for each in INVENTORY
     ]
     for given_ in (INVENTORY, path, str(path), entries, list(INVENTORY)):
-        assert as_inventory(given_) == INVENTORY
+        assert load_inventory(given_) == INVENTORY
     with pytest.raises(InventoryError, match="is empty"):
-        as_inventory([])
+        load_inventory([])

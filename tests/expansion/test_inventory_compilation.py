@@ -24,7 +24,7 @@ from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory_compilation import Compilation, compile_inventory, metadata_ids
 from lmcells.expansion.ranking import MaskedSpanRanker
-from lmcells.expansion.windows import Mention, SectionIds
+from lmcells.expansion.windows import Mention, section_id_finder
 from lmcells.pretrained import PretrainedModel
 
 CPU = torch.device("cpu")
@@ -122,10 +122,8 @@ def test_the_places_are_read_as_notes_are_read(model: PretrainedModel, tmp_path:
         for text in texts
     ]
     windows = MaskedSpanRanker(model, inventory).read(mentions)
-    sections = np.array([SectionIds(model)[each.section] for each in mentions])
-    cells = model.variational.posterior(
-        windows.center, sections, windows.context, windows.context_mask, center_mask=windows.center_mask
-    )
+    sections = np.array([section_id_finder(model)(each.section) for each in mentions])
+    cells = model.variational.posterior(windows, sections)
     each = cells.mean - store.masked_span_center
     expected = (each / np.linalg.norm(each, axis=1, keepdims=True)).mean(axis=0)
     found = store.find(tuple(phrase.split()))

@@ -1,5 +1,6 @@
 """What a model knows of long forms: wordings, prototypes, moments, and occurrences in a corpus."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from corpora import corpus_of, segments
 from expansion.clinic import CLOTTING, STENOSIS, THERAPY, UNHEARD, clinic_corpus, random_model
 from lmcells.corpus import Corpus
-from lmcells.errors import ConfigError, InputError
+from lmcells.errors import InputError
 from lmcells.expansion import Sense
 from lmcells.expansion.long_form_moments import (
     LongFormOccurrences,
@@ -21,7 +22,9 @@ from lmcells.expansion.long_form_moments import (
     words_section_weights,
 )
 from lmcells.expansion.long_forms import (
-    ScoreWeights,
+    OF_OCCURRENCES,
+    PRIOR,
+    TEMPERATURE,
     SensePrototypes,
     SensesOfShortForm,
     remaining_words,
@@ -112,7 +115,8 @@ def test_places_are_those_a_loop_finds(
 
 def test_weights_are_smoothed_counts_of_the_long_form(corpus: Corpus, model: PretrainedModel) -> None:
     places = LongFormOccurrences(corpus)
-    weights = counted_section_weights(model, places, add=0.5)(CLOTTING, long_form_words(CLOTTING, model))
+    trained = replace(model, config=replace(model.config, training={"settings": {"smoothing": 0.5}}))
+    weights = counted_section_weights(trained, places)(CLOTTING, long_form_words(CLOTTING, model))
     n = places.metadata_counts(CLOTTING)
     assert n[model.section_ids["LABS"]] == n.sum() == 40
     np.testing.assert_allclose(weights, (n + 0.5) / (40 + 0.5 * n.size))
@@ -201,21 +205,19 @@ def sense(*, words: bool = True, n_places: int = 0, count: int = 0, seed: int = 
     return SensePrototypes(by_words, prototypes(n_places, seed + 100), shares, count)
 
 
-def by_the_formula(gap: Floats, known: SensePrototypes, weights: ScoreWeights) -> float:
-    of_words = None if known.by_words is None else gap @ known.by_words / weights.temperature
+def by_the_formula(gap: Floats, known: SensePrototypes, *, t: float, a: float, b: float) -> float:
+    of_words = None if known.by_words is None else gap @ known.by_words / t
     of_occurrences = None
     if len(known.shares):
-        of_occurrences = np.log(
-            (known.shares * np.exp(known.by_occurrences @ gap / weights.temperature)).sum()
-        )
-    prior = weights.prior * np.log(1 + known.count)
+        of_occurrences = np.log((known.shares * np.exp(known.by_occurrences @ gap / t)).sum())
+    prior = b * np.log(1 + known.count)
     if of_words is None and of_occurrences is None:
         return -np.inf
     if of_words is None:
         return float(of_occurrences + prior)
     if of_occurrences is None:
         return float(of_words + prior)
-    return float(weights.of_occurrences * of_occurrences + (1 - weights.of_occurrences) * of_words + prior)
+    return float(a * of_occurrences + (1 - a) * of_words + prior)
 
 
 ALL_KINDS = [
@@ -231,27 +233,18 @@ ALL_KINDS = [
     "senses", [ALL_KINDS, ALL_KINDS[::-1], ALL_KINDS[1:2], ALL_KINDS[3:4], ALL_KINDS[2:3]]
 )
 @pytest.mark.parametrize(
-    "weights",
-    [
-        ScoreWeights(),
-        ScoreWeights(temperature=0.1, of_occurrences=0.0, prior=0.0),
-        ScoreWeights(of_occurrences=1.0),
-    ],
+    ("t", "a", "b"), [(TEMPERATURE, OF_OCCURRENCES, PRIOR), (0.1, 0.0, 0.0), (TEMPERATURE, 1.0, PRIOR)]
 )
-def test_scores_are_those_of_the_formula(senses: list[SensePrototypes], weights: ScoreWeights) -> None:
+def test_scores_are_those_of_the_formula(
+    senses: list[SensePrototypes], t: float, a: float, b: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("TEMPERATURE", t), ("OF_OCCURRENCES", a), ("PRIOR", b)):
+        monkeypatch.setattr(f"lmcells.expansion.long_forms.{name}", value)
     gaps = prototypes(7, seed=9)
-    expected = [[by_the_formula(gap, each, weights) for each in senses] for gap in gaps]
-    np.testing.assert_allclose(SensesOfShortForm(senses, weights).scores(gaps), expected, rtol=1e-12)
+    expected = [[by_the_formula(gap, each, t=t, a=a, b=b) for each in senses] for gap in gaps]
+    np.testing.assert_allclose(SensesOfShortForm(senses).scores(gaps), expected, rtol=1e-12)
 
 
 def test_a_sense_of_which_nothing_is_known_comes_last() -> None:
     assert [each.is_known for each in ALL_KINDS] == [True, True, True, False, True]
-    assert (
-        SensesOfShortForm(ALL_KINDS, ScoreWeights()).scores(prototypes(3, seed=4)).argmin(axis=1) == 3
-    ).all()
-
-
-@pytest.mark.parametrize("weights", [{"temperature": 0.0}, {"of_occurrences": 1.5}])
-def test_weights_that_make_no_score_are_refused(weights: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="allowed"):
-        ScoreWeights(**weights)
+    assert (SensesOfShortForm(ALL_KINDS).scores(prototypes(3, seed=4)).argmin(axis=1) == 3).all()

@@ -2,9 +2,10 @@
 
 import math
 import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,9 +32,18 @@ from lmcells.errors import ModelError, UnknownShortForm
 from lmcells.expansion import Sense
 from lmcells.expansion.explain import explain
 from lmcells.expansion.long_form_moments import long_form_words, words_section_weights
-from lmcells.expansion.ranking import MOST, SHARE, CellRanker, MaskedSpanRanker, share, share_within_notes
-from lmcells.expansion.reader import NoteReader, Occurrence
-from lmcells.expansion.windows import Mention, SectionIds, WindowReader, missing_words
+from lmcells.expansion.long_forms import SensePrototypes, SensesOfShortForm
+from lmcells.expansion.ranking import (
+    MOST,
+    SHARE,
+    CellRanker,
+    MaskedSpanRanker,
+    comparable,
+    share,
+    share_within_notes,
+)
+from lmcells.expansion.reader import NoteReader
+from lmcells.expansion.windows import Mention, WindowReader, missing_words, section_id_finder
 from lmcells.model import Windows
 from lmcells.model.networks import ModelNetwork
 from lmcells.pretrained import PretrainedModel, save_pretrained
@@ -62,7 +72,7 @@ def slow_divergence(model: PretrainedModel, one: Mention, words: list[int]) -> f
                 center=torch.from_numpy(windows.center),
                 context=torch.from_numpy(windows.context),
                 context_mask=torch.from_numpy(windows.context_mask),
-                metadata=torch.tensor([SectionIds(model)[one.section]]),
+                metadata=torch.tensor([section_id_finder(model)(one.section)]),
                 center_mask=torch.from_numpy(windows.center_mask),
             )
         ).cell
@@ -140,9 +150,9 @@ def test_sections_are_found_by_name_and_alias_and_fall_back_to_none(
     models: dict[str, PretrainedModel],
 ) -> None:
     model = models["lmc"]
-    sections = SectionIds(model)
-    assert sections["plan"] == model.section_ids["PLAN"]
-    assert sections["never heard of"] == sections[None] == model.section_ids[NO_SECTION]
+    section_id = section_id_finder(model)
+    assert section_id("plan") == model.section_ids["PLAN"]
+    assert section_id("never heard of") == section_id(None) == model.section_ids[NO_SECTION]
 
 
 def test_no_mentions_have_no_scores(models: dict[str, PretrainedModel]) -> None:
@@ -198,6 +208,11 @@ def reader_of_all(model: PretrainedModel, tmp_path_factory: pytest.TempPathFacto
     return PretrainedModel.from_pretrained(folder, verify=True)
 
 
+def prototypes(ranker: MaskedSpanRanker, short_form: str) -> Sequence[SensePrototypes]:
+    known: SensesOfShortForm = ranker.known([short_form])[short_form]
+    return known.senses
+
+
 def test_the_long_form_that_fits_the_masked_span_comes_first(model: PretrainedModel) -> None:
     ranker = MaskedSpanRanker(model, INVENTORY)
     n_right = 0
@@ -213,8 +228,8 @@ def test_senses_looked_up_together_are_as_each_alone_is(reader_of_all: Pretraine
     together = MaskedSpanRanker(reader_of_all, inventory)
     together.scores([mention("gait with PT on stairs"), mention("gait with GT", "GT")])
     for short_form in ("PT", "GT"):
-        alone = MaskedSpanRanker(reader_of_all, inventory).prototypes(short_form)
-        for one, other in zip(together.prototypes(short_form), alone, strict=True):
+        alone = prototypes(MaskedSpanRanker(reader_of_all, inventory), short_form)
+        for one, other in zip(prototypes(together, short_form), alone, strict=True):
             assert one.is_known == other.is_known
             assert one.count == other.count
             np.testing.assert_array_equal(one.by_occurrences, other.by_occurrences)
@@ -222,7 +237,7 @@ def test_senses_looked_up_together_are_as_each_alone_is(reader_of_all: Pretraine
             if other.by_words is not None:
                 assert one.by_words is not None
                 np.testing.assert_array_equal(one.by_words, other.by_words)
-    assert not together.prototypes("GT")[1].is_known
+    assert not prototypes(together, "GT")[1].is_known
 
 
 def test_the_short_form_itself_is_not_read(model: PretrainedModel) -> None:
@@ -232,12 +247,11 @@ def test_the_short_form_itself_is_not_read(model: PretrainedModel) -> None:
     np.testing.assert_allclose(ranker.scores([one])[0], ranker.scores([other])[0])
 
 
-def test_in_a_short_window_a_sense_fits_sooner_and_less_surely(model: PretrainedModel) -> None:
-    ranker = MaskedSpanRanker(model, INVENTORY)
+def test_in_a_short_window_a_sense_fits_sooner_and_less_surely() -> None:
     read = np.ones((2, 33), bool)
     read[1, 4:] = False
     scores = np.tile([9.0, 5.0, -np.inf], (2, 1))
-    whole, short = ranker.comparable(scores, missing_words(read))
+    whole, short = comparable(scores, missing_words(read))
     np.testing.assert_array_equal(whole, scores[0])
     assert short[1] > whole[1]
     assert short[0] > short[1]
@@ -247,7 +261,7 @@ def test_in_a_short_window_a_sense_fits_sooner_and_less_surely(model: Pretrained
 
 def test_a_long_form_that_never_occurred_is_known_by_its_words(model: PretrainedModel) -> None:
     never = Sense("PT", "gait balance", ("gait balance",))
-    known, unknown = MaskedSpanRanker(model, INVENTORY.add(never).add(UNHEARD)).prototypes("PT")[2:]
+    known, unknown = prototypes(MaskedSpanRanker(model, INVENTORY.add(never).add(UNHEARD)), "PT")[2:]
     assert known.by_words is not None
     assert known.count == 0
     assert unknown.by_words is None
@@ -294,13 +308,11 @@ def test_without_subwords_an_unknown_word_is_left_out(
 
 def test_a_long_form_of_unknown_words_is_known_by_its_subwords(reader_of_all: PretrainedModel) -> None:
     walker = Sense("PT", "walkings", ("walkings",))
-    unheard, walking = MaskedSpanRanker(reader_of_all, INVENTORY.add(UNHEARD).add(walker)).prototypes("PT")[
-        2:
-    ]
+    ranker = MaskedSpanRanker(reader_of_all, INVENTORY.add(UNHEARD).add(walker))
+    unheard, walking = prototypes(ranker, "PT")[2:]
     assert unheard.by_words is not None
-    (known,) = MaskedSpanRanker(
-        reader_of_all, INVENTORY.add(Sense("GT", "walking", ("walking",)))
-    ).prototypes("GT")
+    ranker = MaskedSpanRanker(reader_of_all, INVENTORY.add(Sense("GT", "walking", ("walking",))))
+    (known,) = prototypes(ranker, "GT")
     assert walking.by_words is not None
     assert known.by_words is not None
     np.testing.assert_allclose(walking.by_words, known.by_words)
@@ -308,8 +320,9 @@ def test_a_long_form_of_unknown_words_is_known_by_its_subwords(reader_of_all: Pr
 
 def test_an_explanation_names_unknown_words_too(reader_of_all: PretrainedModel) -> None:
     note = "PLAN: gait and wallking before PT, qwertyish ct on stairs."
-    (explanation,) = explain(MaskedSpanRanker(reader_of_all, INVENTORY), NoteReader(INVENTORY)(note))
-    assert explanation is not None
+    (occurrence,) = NoteReader(INVENTORY)(note)
+    assert occurrence.mention is not None
+    (explanation,) = explain(MaskedSpanRanker(reader_of_all, INVENTORY), [occurrence.mention])
     assert [word.word for word in explanation.words] == ["gait", "wallking", "PT", "qwertyish", "stairs"]
     assert sum(word.weight for word in explanation.words) == pytest.approx(1, abs=1e-5)
 
@@ -319,11 +332,6 @@ SCORES = arrays(
     array_shapes(min_dims=2, max_dims=2, max_side=5),
     elements=st.one_of(st.floats(-30, 30), st.just(-np.inf)),
 )
-
-
-def occurrence(short_form: str, *, is_mention: bool = True) -> Occurrence:
-    mention = Mention("x", 0, 1, short_form, None) if is_mention else None
-    return Occurrence(0, 1, short_form, None, None, mention)
 
 
 def test_a_doubtful_mention_follows_a_clear_one() -> None:
@@ -352,10 +360,8 @@ def test_no_more_than_its_share_is_taken_and_nothing_is_given(scores: np.ndarray
 
 def test_only_mentions_of_one_short_form_in_one_note_share() -> None:
     notes = [
-        [occurrence("PT"), occurrence("MS"), occurrence("PT", is_mention=False), occurrence("PT")],
-        [occurrence("PT")],
-        [],
-        [occurrence("PT")],
+        [Mention("x", 0, 1, short_form, None) for short_form in names]
+        for names in (("PT", "MS", "PT"), ("PT",), (), ("PT",))
     ]
     scores = [np.array(each) for each in ([1.0, 0.0], [0.0, 1.0], [0.0, 6.0], [3.0, 0.0], [0.0, 3.0])]
     adjusted = share_within_notes(notes, scores)
@@ -369,15 +375,24 @@ def test_only_mentions_of_one_short_form_in_one_note_share() -> None:
 def test_what_another_thread_forgets_is_looked_up_again(
     reader_of_all: PretrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is remembered of short forms is bounded: a thread may clear it just after another has looked one up."""
+    """What is remembered of candidates is bounded: a thread may clear it while another looks some up."""
     ranker = MaskedSpanRanker(reader_of_all, INVENTORY)
-    look_up, times = ranker.look_up, count()
+    prototypes(ranker, "PT")
+    read_candidates = ranker.read_candidates
 
-    def forgotten_at_first(short_forms: list[str]) -> None:
-        look_up(short_forms)
-        if next(times) == 0:
-            ranker._known.clear()
+    def forgotten_meanwhile(candidates: list[tuple[Sense, ...]]) -> Iterable[Any]:
+        ranker._known.clear()
+        return read_candidates(candidates)
 
-    monkeypatch.setattr(ranker, "look_up", forgotten_at_first)
-    assert len(ranker.prototypes("PT")) == len(INVENTORY.senses("PT"))
-    assert next(times) == 2
+    monkeypatch.setattr(ranker, "read_candidates", forgotten_meanwhile)
+    known = ranker.known(["PT", "MS"])
+    assert {each: len(known[each].senses) for each in known} == {
+        each: len(INVENTORY.senses(each)) for each in ("PT", "MS")
+    }
+
+
+def test_inventories_share_what_is_known_about_equal_candidates(model: PretrainedModel) -> None:
+    ranker = MaskedSpanRanker(model, INVENTORY)
+    other = ranker.over(INVENTORY.add(Sense("MS", "gait")))
+    assert prototypes(other, "PT") is prototypes(ranker, "PT")
+    assert len(prototypes(other, "MS")) == len(prototypes(ranker, "MS")) + 1

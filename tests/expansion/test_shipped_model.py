@@ -176,10 +176,8 @@ def test_it_expands_from_a_cold_start_without_torch() -> None:
 
 def test_it_can_know_nearly_every_long_form_of_the_shipped_inventory() -> None:
     ranker = MaskedSpanRanker(PretrainedModel.from_pretrained(shipped_model()), shipped_inventory())
-    ranker.look_up(shipped_inventory().short_forms)
-    senses = [
-        sense for short_form in shipped_inventory().short_forms for sense in ranker.prototypes(short_form)
-    ]
+    known = ranker.known(shipped_inventory().short_forms)
+    senses = [sense for of_short_form in known.values() for sense in of_short_form.senses]
     n_unknown = sum(sense.by_words is None for sense in senses)
     assert n_unknown / len(senses) < 0.02
 

@@ -13,8 +13,9 @@ from corpora import corpus_of, windows_around
 from expansion.clinic import mention as mention_in
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.reader import NoteReader
-from lmcells.expansion.windows import Mention, ReadWindows, WindowReader
+from lmcells.expansion.windows import Mention, WindowReader
 from lmcells.notes.tokens import Token, iterate_tokens, spell
+from lmcells.pretrained import ReadWindows
 from lmcells.pretrained.subwords import Subwords, SubwordSettings
 
 PIECES = st.sampled_from(

@@ -22,7 +22,7 @@ from lmcells.corpus import Corpus, count_words_by_metadata
 from lmcells.errors import InputError, ModelError
 from lmcells.files import read_tensors, write_tensors
 from lmcells.model import CellModel, ModelConfig, Windows, create_model
-from lmcells.pretrained import PretrainedModel, save_pretrained
+from lmcells.pretrained import PretrainedModel, ReadWindows, save_pretrained
 from lmcells.pretrained.folder import REQUIRED, from_eight_bits, shipped_model, to_eight_bits
 
 NOTES = [
@@ -97,7 +97,8 @@ def assert_says_the_same_in_torch(model: PretrainedModel) -> None:
     with torch.no_grad():
         windows = Windows(**{name: torch.from_numpy(array) for name, array in given.items()})
         expected = model.to_torch().posterior(windows).cell
-    found = model.variational.posterior(center, metadata, context, mask)
+    read = ReadWindows(center, np.ones(9, np.bool_), context, mask)
+    found = model.variational.posterior(read, metadata)
     np.testing.assert_allclose(found.mean, expected.mean.numpy(), rtol=0, atol=1e-4)
     np.testing.assert_allclose(found.log_variance, expected.log_variance.numpy(), rtol=0, atol=1e-4)
 
@@ -414,7 +415,9 @@ import sys
 import numpy as np
 import lmcells.pretrained
 model = lmcells.pretrained.PretrainedModel.from_pretrained(sys.argv[1], verify=True)
-model.variational.posterior(np.array([0]), np.array([0]), np.array([[1, 2]]), np.array([[True, True]]))
+true = np.array([True])
+windows = lmcells.pretrained.ReadWindows(np.array([0]), true, np.array([[1]]), true[None])
+model.variational.posterior(windows, np.array([0]))
 model.prior(np.array([0]), np.array([0]))
 """
 NAME_TORCH = "print([name for name in sys.modules if name.startswith('torch')])"

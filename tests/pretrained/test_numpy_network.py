@@ -17,6 +17,7 @@ from lmcells.pretrained.network import (
     NumpyPosterior,
     NumpyVariationalNetwork,
     NumpyWordPrior,
+    ReadWindows,
 )
 from model.tiny import tiny_model
 
@@ -51,14 +52,15 @@ def some_windows(config: ModelConfig, *, seed: int, n_rows: int) -> Windows:
 def in_numpy(
     network: NumpyVariationalNetwork, windows: Windows, *, gate: float | npt.NDArray[np.float32] | None = None
 ) -> NumpyPosterior:
-    return network.posterior(
-        windows.center.numpy(),
-        None if windows.metadata is None else windows.metadata.numpy(),
-        windows.context.numpy(),
-        windows.context_mask.numpy(),
-        center_mask=None if windows.center_mask is None else windows.center_mask.numpy(),
-        gate=gate,
-    )
+    metadata = None if windows.metadata is None else windows.metadata.numpy()
+    return network.posterior(as_read(windows), metadata, gate=gate)
+
+
+def as_read(windows: Windows) -> ReadWindows:
+    present = torch.ones_like(windows.center, dtype=torch.bool)
+    center_mask = present if windows.center_mask is None else windows.center_mask
+    each = (windows.center, center_mask, windows.context, windows.context_mask)
+    return ReadWindows(*(tensor.numpy() for tensor in each))
 
 
 def assert_as_in_torch(
@@ -221,12 +223,13 @@ def test_what_cannot_be_meant_is_refused(change: dict[str, Any], message: str) -
     network = numpy_network(tiny_model("lmc", dtype=torch.float32))
     arguments = {
         "center": np.array([0, 1]),
-        "metadata": np.array([0, -1]),
+        "center_mask": np.ones(2, np.bool_),
         "context": np.array([[1, 2], [3, 4]]),
         "context_mask": np.ones((2, 2), np.bool_),
-    }
+    } | change
+    metadata, gate = arguments.pop("metadata", np.array([0, -1])), arguments.pop("gate", None)
     with pytest.raises(ValueError, match=message):
-        network.posterior(**{**arguments, **change})
+        network.posterior(ReadWindows(**arguments), metadata, gate=gate)
 
 
 def test_the_prior_of_the_lmc_equals_that_of_torch_for_ids_and_phrases() -> None:
@@ -282,15 +285,11 @@ def test_unknown_words_are_read_as_if_the_table_had_them(kind: str, seed: int, n
     draw = np.random.default_rng(seed)
     unknown = draw.normal(size=(n_unknown, arrays[name].shape[1])).astype(np.float32)
     context = draw.integers(0, n_read + n_unknown, windows.context.shape)
-    arguments = (
-        windows.center.numpy(),
-        None if windows.metadata is None else windows.metadata.numpy(),
-        context,
-        windows.context_mask.numpy(),
-    )
-    found = numpy_network(model).posterior(*arguments, unknown=unknown)
+    metadata = None if windows.metadata is None else windows.metadata.numpy()
+    read = replace(as_read(windows), context=context)
+    found = numpy_network(model).posterior(replace(read, unknown=unknown), metadata)
     longer = NumpyVariationalNetwork(arrays | {name: np.concatenate([arrays[name], unknown])}, model.config)
-    expected = longer.posterior(*arguments)
+    expected = longer.posterior(read, metadata)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
     np.testing.assert_allclose(found.attention, expected.attention, atol=1e-6)
 
@@ -299,14 +298,10 @@ def test_an_unknown_word_without_a_vector_is_refused() -> None:
     model = tiny_model("lmc", seed=0, dtype=torch.float32).eval()
     n_read = len(arrays_of(model)["variational.context.words.weight"])
     context, mask = np.array([[n_read + 1]]), np.ones((1, 1), np.bool_)
+    unknown = np.zeros((1, model.config.embedding_dim), np.float32)
+    windows = ReadWindows(np.zeros(1, np.int64), np.ones(1, np.bool_), context, mask, unknown)
     with pytest.raises(ValueError, match=f"allowed: 0 to {n_read}"):
-        numpy_network(model).posterior(
-            np.zeros(1, np.int64),
-            None,
-            context,
-            mask,
-            unknown=np.zeros((1, model.config.embedding_dim), np.float32),
-        )
+        numpy_network(model).posterior(windows, None)
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 9, 10, 11, 64])

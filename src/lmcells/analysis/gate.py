@@ -18,7 +18,7 @@ from lmcells.evaluation.dataset import Example
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.expansion.reader import NoteReader
-from lmcells.expansion.windows import Mention, SectionIds
+from lmcells.expansion.windows import Mention
 from lmcells.notes.note import Note
 from lmcells.notes.section_styles import section_finder
 from lmcells.notes.tokens import find_tokens
@@ -83,16 +83,15 @@ def weigh(ranker: PosteriorRanker, occurrences: Iterable[Occurrence]) -> Iterato
     """Read each occurrence as the ranker does, and take the gate's weight."""
     model = ranker.model
     require_sections(model)
-    ids = SectionIds(model)
     stream = iter(occurrences)
     while batch := list(islice(stream, _BATCH)):
         mentions = [each.mention for each in batch]
         windows = ranker.read(mentions)
-        weights = ranker.posterior(windows, ranker.section_ids(mentions)).gate.tolist()
+        sections = ranker.section_ids(mentions)
+        weights = ranker.posterior(windows, sections).gate.tolist()
         n_words = n_words_read(model, windows).tolist()
-        for each, weight, n in zip(batch, weights, n_words, strict=True):
+        for each, id_, weight, n in zip(batch, sections.tolist(), weights, n_words, strict=True):
             mention, note_id, long_form, n_section_tokens = each
-            id_ = ids[mention.section]
             named = mention.short_form, note_id, long_form, mention.section
             read_as = model.sections[id_] if id_ >= 0 else None
             yield WeighedExample(*named, read_as, weight, n, n_section_tokens, *_around(mention))

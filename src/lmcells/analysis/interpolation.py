@@ -13,14 +13,13 @@ import numpy.typing as npt
 from lmcells.analysis import Row, rows_of
 from lmcells.analysis.names import require_sections, section_id
 from lmcells.errors import ConfigError, InputError
-from lmcells.evaluation.rankers import rank_cells
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_form_moments import LongFormMoments, long_form_moments
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.ranking import CellRanker, PosteriorRanker, Ranking, ranks_by_masked_span
-from lmcells.expansion.windows import NULL, Mention, ReadWindows, missing_words
-from lmcells.pretrained import PretrainedModel
+from lmcells.expansion.ranking import CellRanker, PosteriorRanker, Ranking, best_ranker, ranks_by_masked_span
+from lmcells.expansion.windows import NULL, Mention
+from lmcells.pretrained import PretrainedModel, ReadWindows
 from lmcells.pretrained.layers import Ids
 from lmcells.pretrained.network import Gate, NumpyPosterior
 from lmcells.pretrained.subwords import TABLE
@@ -48,7 +47,7 @@ def section_ranker(
     """The ranker of `lmcells evaluate`; with `null_metadata`, long forms have no section, as in the paper's figure."""
     require_sections(model)
     if not null_metadata:
-        return rank_cells(model, inventory, ranking=ranking)
+        return best_ranker(model, inventory, ranking=ranking)
     if ranks_by_masked_span(model, ranking):
         why = "null metadata needs the ranking by divergence; this model ranks by masked span."
         raise InputError(f"{why} Add: --ranking divergence")
@@ -88,16 +87,7 @@ def cells(
     model: PretrainedModel, window: ReadWindows, metadata: Ids, *, gate: Gate | None = None
 ) -> NumpyPosterior:
     """q(z | w, m, c) of one window under each of several metadata; an id below 0 is null metadata."""
-    n = len(metadata)
-    return model.variational.posterior(
-        np.repeat(window.center, n),
-        metadata,
-        np.repeat(window.context, n, axis=0),
-        np.repeat(window.context_mask, n, axis=0),
-        center_mask=np.repeat(window.center_mask, n),
-        gate=gate,
-        unknown=window.unknown,
-    )
+    return model.variational.posterior(window.rows(np.zeros(len(metadata), np.intp)), metadata, gate=gate)
 
 
 def _find(short_form: str, text: str) -> Mention:
@@ -162,6 +152,5 @@ def _probabilities(
     calibration: Calibration,
 ) -> Floats:
     """The probability of each long form, in the inventory's order, for each cell: -> (B, K)."""
-    scores = ranker.scorer(posterior)(short_form, list(range(len(posterior.mean))))
-    scores = ranker.comparable(scores, missing_words(window.context_mask))
+    scores = ranker.posterior_scores(short_form, posterior, window.context_mask)
     return np.stack([calibration.probabilities(of_senses) for of_senses in scores])

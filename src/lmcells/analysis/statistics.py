@@ -89,7 +89,7 @@ def rank_intervals(
         estimate, values = _partial(whole, *places), _partial(resampled, *places)
         values = values[np.isfinite(values)]  # in a resample all values may be the same
         if np.isfinite(estimate) and values.size > 1:
-            found[question] = Row(asdict(percentile_interval(float(estimate), values, level=0.95)))
+            found[question] = Row(asdict(percentile_interval(float(estimate), values)))
     return found
 
 

@@ -26,11 +26,11 @@ from lmcells.evaluation.encoder_baselines import elmo_ranker
 from lmcells.evaluation.intervals import Interval, bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, measure
 from lmcells.evaluation.predictions import Predictions, candidates_of
-from lmcells.evaluation.rankers import make_ranker, rank_cells, window_words
+from lmcells.evaluation.rankers import make_ranker, window_words
 from lmcells.expansion.inventory import SenseInventory
-from lmcells.expansion.inventory_files import InventoryLike, as_inventory, load_inventory
+from lmcells.expansion.inventory_files import InventoryLike, load_inventory
 from lmcells.expansion.long_form_moments import LongFormOccurrences
-from lmcells.expansion.ranking import Ranker, Ranking
+from lmcells.expansion.ranking import Ranker, Ranking, best_ranker
 from lmcells.files import atomic_folder, read_json, write_json
 from lmcells.notes.note import given_id
 from lmcells.notes.readers import ReadReport
@@ -98,7 +98,7 @@ def evaluate(
     if seed < 0:
         raise InputError(f"--seed: found {seed}, allowed: 0 or more.")
     warn = on_warning or (lambda _: None)
-    senses = as_inventory(inventory)
+    senses = load_inventory(inventory)
     examples = _read(Path(dataset), warn) if isinstance(dataset, str | Path) else list(dataset)
     corpus = Corpus.open(Path(corpus)) if isinstance(corpus, str | Path) else corpus
     if isinstance(section_map, str | Path):
@@ -271,7 +271,7 @@ class TrainingScorer:
             record = {"seed": settings["seed"], "settings": settings, "hours": hours}
             save_pretrained(model, folder, corpus=self._corpus, metadata_kind=metadata_kind, training=record)
             saved = PretrainedModel.from_pretrained(folder)
-            rank = partial(rank_cells, saved, occurrences=self._occurrences)
+            rank = partial(best_ranker, saved, occurrences=self._occurrences)
             return self._score(rank, hours, lambda: folder)
 
     def elmo(self, model: "LanguageModel", hours: float) -> Scores:

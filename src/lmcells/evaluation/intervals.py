@@ -18,6 +18,7 @@ from lmcells.errors import InputError
 from lmcells.evaluation.metrics import LOWER_IS_BETTER, Tally, headline, tally
 from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictions
 
+LEVEL = 0.95  # of every interval
 _NORMAL = NormalDist()
 _PAPER_SHARE = 0.8
 _JACKKNIFE_GROUPS = 200  # deleting groups estimates the same acceleration as deleting notes, in bounded time
@@ -37,13 +38,13 @@ class Interval:
     standard_error: float
 
 
-def percentile_interval(estimate: float, resampled: Floats, *, level: float) -> Interval:
+def percentile_interval(estimate: float, resampled: Floats) -> Interval:
     """From the (1 - level)/2 to the (1 + level)/2 quantile of the resampled values."""
-    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(estimate, float(low), float(high), level, float(resampled.std(ddof=1)))
+    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(estimate, float(low), float(high), LEVEL, float(resampled.std(ddof=1)))
 
 
-def bca_interval(estimate: float, resampled: Floats, jackknife: Floats, *, level: float) -> Interval:
+def bca_interval(estimate: float, resampled: Floats, jackknife: Floats) -> Interval:
     """Accelerated interval (BCa, Efron 1987) of the resampled values, moved so that their mean is the estimate.
 
     Its ends are the quantiles Phi(z0 + (z0 + z) / (1 - a (z0 + z))), with z = Phi^-1((1 -+ level)/2),
@@ -65,10 +66,10 @@ def bca_interval(estimate: float, resampled: Floats, jackknife: Floats, *, level
             return float(z > 0)
         return _NORMAL.cdf(z0 + z / (1 - a * z))
 
-    low, high = np.quantile(resampled, [quantile((1 - level) / 2), quantile((1 + level) / 2)]) - bias
+    low, high = np.quantile(resampled, [quantile((1 - LEVEL) / 2), quantile((1 + LEVEL) / 2)]) - bias
     standard_error = float(resampled.std(ddof=1))
     # Where all values are equal, rounding could leave the estimate out.
-    return Interval(estimate, min(float(low), estimate), max(float(high), estimate), level, standard_error)
+    return Interval(estimate, min(float(low), estimate), max(float(high), estimate), LEVEL, standard_error)
 
 
 def _skewness(values: Floats) -> float:
@@ -78,7 +79,7 @@ def _skewness(values: Floats) -> float:
 
 
 def bca_intervals(
-    statistics: Statistics, clusters: Integers, *, n_resamples: int, level: float, seed: int
+    statistics: Statistics, clusters: Integers, *, n_resamples: int, seed: int
 ) -> dict[str, Interval]:
     """Draw as many clusters of examples as there are, with replacement; one interval per statistic."""
     n_clusters = int(clusters.max()) + 1
@@ -89,7 +90,7 @@ def bca_intervals(
     jackknife = statistics((group != g).astype(np.float64) for g in range(n_groups))
     whole = statistics([np.ones(len(clusters))])
     return {
-        name: bca_interval(float(whole[name][0]), values, jackknife[name], level=level)
+        name: bca_interval(float(whole[name][0]), values, jackknife[name])
         for name, values in resampled.items()
     }
 
@@ -101,7 +102,7 @@ def resampled_weights(clusters: Integers, n_clusters: int, random: np.random.Gen
 
 
 def bootstrap_intervals(
-    predictions: Predictions, *, n_resamples: int = 2_000, level: float = 0.95, seed: int = 0
+    predictions: Predictions, *, n_resamples: int = 2_000, seed: int = 0
 ) -> dict[str, Interval]:
     """One interval per metric, resampling notes with all their examples; none if all are from one note.
 
@@ -114,7 +115,7 @@ def bootstrap_intervals(
     def values(draws: Iterable[Floats]) -> dict[str, Floats]:
         return headline(Tally.stack(tally(predictions, weights) for weights in draws))
 
-    found = bca_intervals(values, predictions.cluster, n_resamples=n_resamples, level=level, seed=seed)
+    found = bca_intervals(values, predictions.cluster, n_resamples=n_resamples, seed=seed)
     largest = {name: np.inf if name in LOWER_IS_BETTER else 1.0 for name in found}
     return {
         name: replace(each, low=max(each.low, 0.0), high=min(each.high, largest[name]))
@@ -122,16 +123,14 @@ def bootstrap_intervals(
     }
 
 
-def paper_intervals(
-    predictions: Predictions, *, n_samples: int = 100, level: float = 0.95, seed: int = 0
-) -> dict[str, Interval]:
+def paper_intervals(predictions: Predictions, *, n_samples: int = 100, seed: int = 0) -> dict[str, Interval]:
     """The paper's bootstrap: percentiles of the metrics over random subsets, each 80 % of the examples."""
     random = np.random.default_rng(seed)
     n = len(predictions)
     subsets = ((random.permutation(n) < round(_PAPER_SHARE * n)).astype(np.float64) for _ in range(n_samples))
     sampled = headline(Tally.stack(tally(predictions, weights) for weights in subsets))
     return {
-        name: percentile_interval(float(whole), sampled[name], level=level)
+        name: percentile_interval(float(whole), sampled[name])
         for name, whole in headline(tally(predictions)).items()
     }
 
@@ -176,7 +175,7 @@ def randomisation_test(
 
 
 def paired_bootstrap(
-    first: Predictions, second: Predictions, *, n_resamples: int = 2_000, level: float = 0.95, seed: int = 0
+    first: Predictions, second: Predictions, *, n_resamples: int = 2_000, seed: int = 0
 ) -> dict[str, Interval]:
     """BCa intervals of first minus second, both measured on the same resampled notes."""
     _require_same_test(first, second)
@@ -188,7 +187,7 @@ def paired_bootstrap(
         found = _difference(*map(Tally.stack, zip(*pairs, strict=True)))
         return {name: found[name] for name in METRICS}
 
-    return bca_intervals(differences, first.cluster, n_resamples=n_resamples, level=level, seed=seed)
+    return bca_intervals(differences, first.cluster, n_resamples=n_resamples, seed=seed)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

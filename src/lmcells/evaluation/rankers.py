@@ -19,19 +19,8 @@ from lmcells.evaluation.encoder_baselines import PretrainedEncoder, elmo_ranker,
 from lmcells.evaluation.predictions import Floats
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import Sense, SenseInventory
-from lmcells.expansion.long_form_moments import (
-    LongFormOccurrences,
-    counted_section_weights,
-    smoothing_in_training,
-)
-from lmcells.expansion.ranking import (
-    CellRanker,
-    MaskedSpanRanker,
-    PosteriorRanker,
-    Ranker,
-    Ranking,
-    ranks_by_masked_span,
-)
+from lmcells.expansion.long_form_moments import LongFormOccurrences
+from lmcells.expansion.ranking import Ranker, Ranking, best_ranker, ranks_by_masked_span
 from lmcells.expansion.windows import Mention, known_section
 from lmcells.language_model.folder import is_language_model, load_language_model
 from lmcells.notes.readers import ReadReport
@@ -114,11 +103,11 @@ def make_ranker(
         raise InputError(f"MODEL: found {name!r}, allowed: {CHOICES}.{nearest(name, NAMES)}")
     model = PretrainedModel.from_pretrained(folder)
     occurrences = None
-    if corpus is not None and model.sizes.kind == "lmc":
+    if corpus is not None:
         occurrences = LongFormOccurrences(corpus, metadata_kind=model.config.metadata_kind)
     reads_sections = model.sizes.kind != "bsg" and model.config.metadata_kind == "section"
     return NamedRanker(
-        base=rank_cells(model, inventory, ranking=ranking, occurrences=occurrences),
+        base=best_ranker(model, inventory, ranking=ranking, occurrences=occurrences),
         temperature=calibration_of(model, ranking=ranking).temperature,
         knows=(lambda each: known_section(each, model.section_ids) is not None) if reads_sections else None,
         n_parameters=sum(array.size for table, array in model.arrays.items() if table not in _TABLES),
@@ -131,22 +120,6 @@ def calibration_of(model: PretrainedModel, *, ranking: Ranking = "auto") -> Cali
     """The model's calibration, for the ranking that it was fitted on; a plain softmax for another."""
     is_own = ranks_by_masked_span(model, ranking) == ranks_by_masked_span(model)
     return Calibration.load(model.folder) if is_own else Calibration()
-
-
-def rank_cells(
-    model: PretrainedModel,
-    inventory: SenseInventory,
-    *,
-    ranking: Ranking = "auto",
-    occurrences: LongFormOccurrences | None = None,
-) -> PosteriorRanker:
-    """Rank with a cell model; by divergence, with p(m | long form) from `occurrences` in the corpus."""
-    if ranks_by_masked_span(model, ranking):
-        return MaskedSpanRanker(model, inventory)
-    weights = None
-    if occurrences is not None and model.sizes.kind == "lmc":
-        weights = counted_section_weights(model, occurrences, add=smoothing_in_training(model))
-    return CellRanker(model, inventory, section_weights=weights)
 
 
 def window_words(names: Iterable[str], *, corpus: Corpus | None = None) -> frozenset[str] | None:

@@ -29,7 +29,7 @@ from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Candidate, Expansion
 from lmcells.expansion.finder import ShortFormFinder
 from lmcells.expansion.inventory import SenseInventory
-from lmcells.expansion.inventory_files import InventoryLike, as_inventory
+from lmcells.expansion.inventory_files import InventoryLike, load_inventory
 from lmcells.expansion.layers import shipped_inventory
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
@@ -228,7 +228,7 @@ def evaluate_notes(
             on_warning(f"{n:,} notes skipped: {reason} (first at {report.first_seen[reason]})")
     if not marked:
         raise FormatError(f"{notes} has no note with marked short forms. docs/data.md describes the format.")
-    senses = shipped_inventory() if inventory is None else as_inventory(inventory)
+    senses = shipped_inventory() if inventory is None else load_inventory(inventory)
     meanings = Meanings(senses)
     done = _read_outcomes(outcomes) if outcomes is not None and resume else {}
     results = []

@@ -1,12 +1,12 @@
 """Calibrated probabilities from scores, and when to abstain."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from math import exp, inf, log, log1p
 from operator import mul
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.look_alikes import LookAlikes, Written
 from lmcells.expansion.ordinary_words import WITH_ORDINARY_READING
+from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.expansion.windows import Mention
 from lmcells.files import read_json, write_json
 from lmcells.notes.tokens import STOP_WORDS
@@ -77,7 +78,7 @@ class Calibration:
         ordinary: float = -inf,
         weight: float = 1.0,
     ) -> tuple[list[float], str | None]:
-        """Return the probabilities of a mention's candidates, and why to abstain, or None.
+        """Return the probabilities of a mention's candidates, none for an ordinary word, and why to abstain, or None.
 
         Args:
             own: scores by the mention's own window, which decide whether any candidate fits.
@@ -154,13 +155,12 @@ class OrdinaryReadings:
     without labels from long forms and words in training notes: benchmarks/ordinary_reading.py.
     """
 
-    def __init__(self, model: PretrainedModel, make_ranker: Callable[[PretrainedModel, Any], Any]) -> None:
+    def __init__(self, model: PretrainedModel) -> None:
         self._model = model
-        self._make_ranker = make_ranker
 
     @cached_property
-    def _ranker(self) -> Any:
-        return self._make_ranker(self._model, self)  # lazy: few notes need it
+    def ranker(self) -> MaskedSpanRanker:
+        return MaskedSpanRanker(self._model, self)  # type: ignore[arg-type]  # see `LetterSenses`
 
     def senses(self, short_form: str) -> tuple[Sense, ...]:
         """Return the word itself as the only candidate, for a ranker."""
@@ -176,7 +176,7 @@ class OrdinaryReadings:
         found = [inf if self._has_reading(mention) else -inf for mention in mentions]
         least = -inf if calibration.none_score is None else calibration.none_score - _MOST_BY_PRIORS
         rows = [row for row, known in enumerate(found) if known == inf and scores[row].max() > least]
-        fits = self._ranker.scores([mentions[row] for row in rows]) if rows else ()
+        fits = self.ranker.scores([mentions[row] for row in rows]) if rows else ()
         for row, (fit,) in zip(rows, fits, strict=True):
             features = (fit / calibration.temperature, *self.features(mentions[row]), 1.0)
             found[row] = sum(map(mul, ORDINARY_WEIGHTS, features))

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, TypeVar, overload
@@ -9,8 +10,8 @@ from typing import Any, Literal, Protocol, Self, TypeVar, overload
 import numpy as np
 
 from lmcells.errors import InputError
-from lmcells.expansion.calibration import ORDINARY_WORD, Calibration
-from lmcells.expansion.expansion import Candidate, Expansion, Source
+from lmcells.expansion.calibration import Calibration
+from lmcells.expansion.expansion import Candidate, Expansion
 from lmcells.expansion.explain import Explanation, explain
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.layers import LayerLike, extend, shipped_inventory, standalone
@@ -18,7 +19,7 @@ from lmcells.expansion.lexicon import Lexicon, Lexicons, MakeRanker
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import best_ranker, share_within_notes
 from lmcells.expansion.reader import NoteReader, Occurrence
-from lmcells.notes.tokens import is_in_capitals
+from lmcells.expansion.windows import Mention
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder, push_folder
 
@@ -173,17 +174,17 @@ class Expander:
         self, note: Sequence[Occurrence], lexicon: Lexicon, starts: Container[int] | None = None
     ) -> list[Explanation | None]:
         """Explain the occurrences of a note read by a lexicon: all, or those that begin at `starts`."""
-        expanded = {each.start for each in self.expand_read([note], lexicon)[0]}
-        ranked = [each for each in note if each.mention is not None and each.source != "letters"]
-        asked, evidence = [], []
-        for each, (own, shared, _) in zip(ranked, self._scores([note], lexicon), strict=True):
-            if each.start in expanded and (starts is None or each.start in starts):
-                asked.append(each)
+        expanded = dict.fromkeys(each.start for each in self.expand_read([note], lexicon)[0])
+        ranked = [(each.start, each.ranked) for each in note if each.ranked is not None]
+        asked, evidence = {}, []
+        for (start, mention), (own, shared, _) in zip(ranked, self._scores([note], lexicon), strict=True):
+            if start in expanded and (starts is None or start in starts):
+                asked[start] = mention
                 evidence.append(np.subtract(shared, own, out=np.zeros_like(shared), where=np.isfinite(own)))
-        temperature = self.calibration.temperature
-        explained = explain(lexicon.ranker, asked, evidence=evidence, temperature=temperature)
-        explanation_at = {each.start: found for each, found in zip(asked, explained, strict=True)}
-        return [explanation_at.get(each.start) for each in note if each.start in expanded]
+        temperature = self.calibration.temperature / lexicon.priors.weight
+        explained = explain(lexicon.ranker, list(asked.values()), evidence=evidence, temperature=temperature)
+        explanation_at = dict(zip(asked, explained, strict=True))
+        return [explanation_at.get(start) for start in expanded]
 
     @overload
     def pipe(
@@ -286,58 +287,57 @@ class Expander:
     def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[list[Expansion]]:
         """Expand notes read by a lexicon, ranking their mentions together."""
         scores = iter(self._scores(notes, lexicon))
-        by_letters = self._by_letters(notes, lexicon)
-        senses = lexicon.inventory.by_short_form
+        by_letters: Iterator[tuple[Candidate, ...]] = iter(())
+        if lexicon.letters is not None:
+            spelt = [
+                each.mention for note in notes for each in note if each.mention and each.source == "letters"
+            ]
+            by_letters = lexicon.letters.candidates(spelt, temperature=self.calibration.temperature)
         expanded: list[list[Expansion]] = []
         for note in notes:
             expanded.append([])
             for each in note:
+                abstained = None
                 if each.defined is not None:
-                    expanded[-1].append(_expansion(each, (each.defined,), each.source, lexicon))
-                elif each.source != "letters":
-                    ranked = self._ranked(each, senses[each.short_form], lexicon, next(scores))
-                    expanded[-1] += [ranked] if ranked is not None else []
-                elif candidates := next(by_letters):
-                    expanded[-1].append(_expansion(each, candidates, "letters", lexicon))
+                    candidates: tuple[Candidate, ...] = (each.defined,)
+                elif each.ranked is None:
+                    candidates = next(by_letters)
+                else:
+                    candidates, abstained = self._judge(each.ranked, next(scores), each.allowed, lexicon)
+                if candidates:
+                    expanded[-1].append(_expansion(each, candidates, abstained, lexicon))
         return expanded
 
-    def _by_letters(
+    def _scores(
         self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon
-    ) -> Iterator[tuple[Candidate, ...]]:
-        """Yield the candidates of each occurrence found by its letters; empty if none is convincing."""
-        mentions = [
-            each.mention for note in notes for each in note if each.source == "letters" and each.mention
-        ]
-        if lexicon.letters is not None and mentions:
-            senses, ranker = lexicon.letters
-            for mention, fits in zip(mentions, ranker.scores(mentions), strict=True):
-                yield senses.decide(mention.short_form, fits, temperature=self.calibration.temperature)
+    ) -> list[tuple[Floats, Floats, float]]:
+        """Score the mentions of notes: by their own window, shared within the note, and as an ordinary word."""
+        ranked = [[each.ranked for each in note if each.ranked is not None] for note in notes]
+        mentions = list(chain.from_iterable(ranked))
+        own = lexicon.ranker.scores(mentions) if mentions else []
+        ordinary = [-inf] * len(mentions)
+        if lexicon.ordinary is not None:
+            ordinary = lexicon.ordinary.log_odds(mentions, own, self.calibration)
+        return list(zip(own, share_within_notes(ranked, own), ordinary, strict=True))
 
-    def _ranked(
+    def _judge(
         self,
-        occurrence: Occurrence,
-        senses: Sequence[Sense],
-        lexicon: Lexicon,
+        mention: Mention,
         scores: tuple[Floats, Floats, float],
-    ) -> Expansion | None:
-        """Decide by the mention's own scores whether any sense fits, and by those shared within the note which one.
+        allowed: Sequence[int] | None,
+        lexicon: Lexicon,
+    ) -> tuple[tuple[Candidate, ...], str | None]:
+        """Return the candidates of a mention, best first, and why to abstain; none for an ordinary word.
 
-        Returns None for an ordinary word.
+        Its own scores decide whether any sense fits, those shared within the note which one.
         """
         own, shared, ordinary = scores
-        mention = occurrence.mention
-        assert mention is not None
-        # The check for capitals matters to few short forms.
-        in_capitals = not lexicon.in_other_case(occurrence.short_form) or is_in_capitals(mention.text)
-        prior, none_prior = lexicon.prior_of(
-            occurrence.short_form,
-            in_lower_case=mention.text[mention.start : mention.end].islower(),
-            in_capitals=in_capitals,
-        )
-        if occurrence.allowed is not None:
-            allowed = list(occurrence.allowed)
-            senses = [senses[at] for at in allowed]
-            own, shared, prior = own[allowed], shared[allowed], [prior[at] for at in allowed]
+        senses: Sequence[Sense] = lexicon.inventory.by_short_form[mention.short_form]
+        prior, none_prior = lexicon.prior_of(mention)
+        if allowed is not None:
+            chosen = list(allowed)
+            senses, prior = [senses[at] for at in chosen], [prior[at] for at in chosen]
+            own, shared = own[chosen], shared[chosen]
         probabilities, abstained = self.calibration.judge(
             own,
             shared,
@@ -346,30 +346,11 @@ class Expander:
             ordinary=ordinary,
             weight=lexicon.priors.weight,
         )
-        if abstained == ORDINARY_WORD:
-            return None
-        order = sorted(range(len(senses)), key=lambda index: -probabilities[index])
-        candidates = tuple(
-            Candidate(senses[index].long_form, probabilities[index], senses[index].concept_id)
-            for index in order
-        )
-        return _expansion(occurrence, candidates, "model", lexicon, abstained)
-
-    def _scores(
-        self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon
-    ) -> list[tuple[Floats, Floats, float]]:
-        """Score the mentions of notes: by their own window, shared within the note, and as an ordinary word."""
-        mentions = [
-            each.mention
-            for note in notes
-            for each in note
-            if each.mention is not None and each.source != "letters"
+        order = sorted(range(len(probabilities)), key=lambda index: -probabilities[index])
+        candidates = [
+            Candidate(senses[at].long_form, probabilities[at], senses[at].concept_id) for at in order
         ]
-        own = lexicon.ranker.scores(mentions) if mentions else []
-        ordinary = [-inf] * len(mentions)
-        if lexicon.ordinary is not None:
-            ordinary = lexicon.ordinary.log_odds(mentions, own, self.calibration)
-        return list(zip(own, share_within_notes(notes, own), ordinary, strict=True))
+        return tuple(candidates), abstained
 
     def lexicon(self, inventory: LayerLike | None = None, only_inventory: LayerLike | None = None) -> Lexicon:
         """Return the lexicon of the expander's inventory, extended by `inventory` or replaced by `only_inventory`."""
@@ -377,11 +358,7 @@ class Expander:
 
 
 def _expansion(
-    occurrence: Occurrence,
-    candidates: tuple[Candidate, ...],
-    source: Source,
-    lexicon: Lexicon,
-    abstained: str | None = None,
+    occurrence: Occurrence, candidates: tuple[Candidate, ...], abstained: str | None, lexicon: Lexicon
 ) -> Expansion:
     return Expansion(
         occurrence.start,
@@ -390,7 +367,7 @@ def _expansion(
         occurrence.section,
         None if abstained else candidates[0].long_form,
         None if abstained else candidates[0].probability,
-        source,
+        occurrence.source,
         candidates,
         abstained,
         lexicon.is_error_prone(occurrence.short_form, candidates[0].long_form),

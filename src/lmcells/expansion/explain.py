@@ -1,6 +1,6 @@
 """Explaining an answer: where the model looked, and the effect of the section and of each word.
 
-    explanation = explain(ranker, occurrences)[0]
+    explanation = explain(ranker, mentions)[0]
     explanation.section_weight          # 0 to 1; the words have the rest
     explanation.section_effect          # how much the log-odds would fall without the section
     explanation.words                   # WordRead(start, end, word, weight, effect), in order
@@ -18,8 +18,9 @@ import numpy.typing as npt
 from lmcells.errors import InputError
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import PosteriorRanker, batches
-from lmcells.expansion.reader import Occurrence
-from lmcells.expansion.windows import NULL, Mention, ReadWindows, missing_words
+from lmcells.expansion.windows import NULL, Mention
+from lmcells.notes.tokens import Token
+from lmcells.pretrained import ReadWindows
 
 MOST_EXPLAINED = 200  # mentions of a note whose effects are computed, each at the cost of ranking thirty
 
@@ -53,12 +54,12 @@ class Explanation:
 
 def explain(
     ranker: object,
-    occurrences: Sequence[Occurrence],
+    mentions: Sequence[Mention],
     *,
     evidence: Sequence[Floats] | None = None,
     temperature: float = 1.0,
-) -> list[Explanation | None]:
-    """Explain the occurrences of one note; None if the note defines what is meant.
+) -> list[Explanation]:
+    """Explain mentions of one note, in order.
 
     `evidence` is what the rest of the note added to the scores of each mention's candidates; `temperature` is the
     calibration's, so that effects refer to the odds of the answer's probabilities.
@@ -67,14 +68,12 @@ def explain(
         raise InputError(
             f"a {type(ranker).__name__} cannot be explained. Allowed: rankers by the posterior of a model."
         )
-    ranked = [(each, each.mention) for each in occurrences if each.mention is not None]
     explanations: list[Explanation] = []
     n_left = MOST_EXPLAINED
-    for batch in batches([mention for _, mention in ranked]):
+    for batch in batches(mentions):
         windows, sections = ranker.read(batch), ranker.section_ids(batch)
         posterior = ranker.posterior(windows, sections)
-        for row, sides in enumerate(ranker.reader.words_read(batch)):
-            occurrence, mention = ranked[len(explanations)]
+        for row, (mention, sides) in enumerate(zip(batch, ranker.read.words_read(batch), strict=True)):
             lost = None
             if n_left:
                 lost = _losses(
@@ -87,24 +86,26 @@ def explain(
                     temperature=temperature,
                 )
             n_left -= lost is not None
-            shift = occurrence.start - mention.start
-            left, right = (
-                [(each.start + shift, each.end + shift, each.word) for each in side] for side in sides
-            )
+            left, right = sides
             weights = posterior.attention[row][windows.context_mask[row]].tolist()
-            own = [
-                (occurrence.start, occurrence.end, occurrence.short_form)
-            ]  # where the masked span has a position
-            read = [*left, *(own if len(weights) > len(left) + len(right) else []), *right]
+            own = Token(
+                mention.short_form, mention.start, mention.end
+            )  # where the masked span has a position
+            read = [*left, *([own] if len(weights) > len(left) + len(right) else []), *right]
             effects: Sequence[float | None] = [None] * len(weights) if lost is None else lost[1:]
             words = tuple(
-                WordRead(start, end, word, weight, None if start == occurrence.start else effect)
-                for (start, end, word), weight, effect in zip(read, weights, effects, strict=True)
+                WordRead(
+                    token.start + mention.offset,
+                    token.end + mention.offset,
+                    token.word,
+                    weight,
+                    None if token is own else effect,
+                )
+                for token, weight, effect in zip(read, weights, effects, strict=True)
             )
             of_section = None if lost is None or mention.section is None else lost[0]
             explanations.append(Explanation(float(posterior.gate[row]), of_section, words))
-    explained = iter(explanations)
-    return [None if each.mention is None else next(explained) for each in occurrences]
+    return explanations
 
 
 def _losses(
@@ -125,8 +126,7 @@ def _losses(
     sections = np.full(len(hidden.center), section)
     sections[1] = NULL
     posterior = ranker.posterior(hidden, sections)
-    scores = ranker.scorer(posterior)(mention.short_form, list(range(len(sections))))  # (W, K)
-    scores = ranker.comparable(scores, missing_words(hidden.context_mask)) + evidence
+    scores = ranker.posterior_scores(mention.short_form, posterior, hidden.context_mask) + evidence  # (W, K)
     scores = scores[:, np.isfinite(scores[0])] / temperature
     if scores.shape[1] < 2:
         return None
@@ -138,13 +138,6 @@ def _losses(
 
 def _left_out(windows: ReadWindows, row: int, positions: npt.NDArray[np.intp]) -> ReadWindows:
     """Return a window unchanged, twice, and then once without the word at each position."""
-    n_windows = len(positions) + 2
-    masks = np.repeat(windows.context_mask[row][None], n_windows, axis=0)
-    masks[np.arange(len(positions)) + 2, positions] = False
-    return ReadWindows(
-        center=np.repeat(windows.center[row], n_windows),
-        center_mask=np.repeat(windows.center_mask[row], n_windows),
-        context=np.repeat(windows.context[row][None], n_windows, axis=0),
-        context_mask=masks,
-        unknown=windows.unknown,
-    )
+    hidden = windows.rows(np.full(len(positions) + 2, row))
+    hidden.context_mask[np.arange(len(positions)) + 2, positions] = False
+    return hidden

@@ -17,7 +17,7 @@ import re
 from collections.abc import Container, Iterable, Iterator
 from copy import copy
 from functools import lru_cache, reduce
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
 from typing import NamedTuple, Self
 
@@ -172,10 +172,14 @@ class ShortFormFinder:
         self._indices = [_Index(inventory.short_forms)]
         self._set_inventory(inventory)
 
-    def over(self, inventory: SenseInventory, changed: Iterable[str]) -> Self:
-        """Return a finder for an inventory that differs only in these short forms."""
+    def over(self, inventory: SenseInventory) -> Self:
+        """Return a finder for another inventory; of one that extends this one, only what is new is indexed."""
         finder = copy(self)
-        if new := [short_form for short_form in changed if short_form not in self._inventory]:
+        before, after = self._inventory.by_short_form.keys(), inventory.by_short_form.keys()
+        new = list(islice(after, len(before), None))  # a layer adds its short forms at the end
+        if not before <= after or not before.isdisjoint(new):
+            finder._indices = [_Index(after)]
+        elif new:
             finder._indices = [*self._indices, _Index(new)]
         finder._set_inventory(inventory)
         return finder

@@ -217,9 +217,9 @@ def _lookups(model: PretrainedModel, inventory: SenseInventory) -> Iterator[tupl
         for sense in inventory:
             yield sense, "words" if long_form_words(sense, model) else "unknown", 0
         return
-    ranker = MaskedSpanRanker(model, inventory)
-    for short_form in inventory.short_forms:
-        for sense, known in zip(inventory.senses(short_form), ranker.prototypes(short_form), strict=True):
+    of_short_forms = MaskedSpanRanker(model, inventory).known(inventory.short_forms)
+    for short_form, senses in inventory.by_short_form.items():
+        for sense, known in zip(senses, of_short_forms[short_form].senses, strict=True):
             how: How = "frequent" if known.count else "words"
             yield sense, how if known.is_known else "unknown", known.count
 

@@ -18,7 +18,7 @@ from lmcells.corpus.sections import NO_SECTION
 from lmcells.errors import InputError, ModelError
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_forms import Wording, with_plurals, wordings
-from lmcells.expansion.windows import SectionIds
+from lmcells.expansion.windows import section_id_finder
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.phrase_store import PhraseStore
 from lmcells.pretrained.save import save_compiled
@@ -133,13 +133,9 @@ def _require_same_words(model: PretrainedModel, corpus: Corpus) -> None:
 
 def metadata_ids(model: PretrainedModel, corpus: Corpus) -> list[int]:
     """Return the model's id of each metadata value of a corpus: by name, or mapped like a header in a note."""
-    by_rule = SectionIds(model)
-    return [
-        model.section_ids[name]
-        if name in model.section_ids
-        else by_rule[None if name == NO_SECTION else name]
-        for name in corpus.metadata_names(model.config.metadata_kind)
-    ]
+    section_id = section_id_finder(model)
+    names = corpus.metadata_names(model.config.metadata_kind)
+    return [section_id(None if name == NO_SECTION else name) for name in names]
 
 
 def _account(

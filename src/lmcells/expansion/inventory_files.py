@@ -30,18 +30,6 @@ SenseLike = Sense | SenseRule | Mapping[str, Any]
 InventoryLike = SenseInventory | Path | str | Iterable[SenseLike]
 
 
-def as_inventory(given: InventoryLike) -> SenseInventory:
-    """Return an inventory, from itself, a file, or a list of senses."""
-    if isinstance(given, SenseInventory):
-        return given
-    if isinstance(given, str | Path):
-        return load_inventory(Path(given))
-    rules = as_rules(given)
-    if not rules:
-        raise InventoryError("the inventory is empty. Give at least one sense.")
-    return _plain((f"entry {number}", rule) for number, rule in enumerate(rules, start=1))
-
-
 def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
     """Return senses and rules, given as objects or as mappings with the keys of a JSON file, as checked rules."""
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
@@ -60,12 +48,23 @@ def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
 # Reading
 
 
-def load_inventory(path: Path) -> SenseInventory:
-    """Read an inventory without rules; a file with rules needs an inventory to extend, and is refused."""
-    rules = load_rules(path)
+def load_inventory(given: InventoryLike) -> SenseInventory:
+    """Return an inventory from a file or a list of senses; rules are refused, since they extend another inventory."""
+    if isinstance(given, SenseInventory):
+        return given
+    if isinstance(given, str | Path):
+        where, rules = f"{given}: ", load_rules(Path(given))
+    else:
+        where, rules = "", [(f"entry {number}", rule) for number, rule in enumerate(as_rules(given), start=1)]
     if not rules:
-        raise InventoryError(f"{path}: the inventory is empty. Give at least one sense.")
-    return _plain((f"{path}: {place}", rule) for place, rule in rules)
+        raise InventoryError(f"{where}the inventory is empty. Give at least one sense.")
+    for place, rule in rules:
+        if rule.action != "add" or rule.where:
+            what = f"{rule.action} is a rule" if rule.action != "add" else f"depends on {rule.where[0][0]!r}"
+            raise InventoryError(
+                f"{where}{place}: {what}, but this inventory must not have rules. Give plain senses."
+            )
+    return SenseInventory.from_senses(rule.sense for _, rule in rules)
 
 
 def load_rules(path: Path) -> list[tuple[str, SenseRule]]:
@@ -256,19 +255,6 @@ def _conditions(where: Any) -> tuple[tuple[str, str], ...]:
     if not all(name and value for name, value in conditions):
         raise InventoryError("a condition needs a name and a value, such as section=CARDIOLOGY.")
     return conditions
-
-
-def _plain(rules: Iterable[tuple[str, SenseRule]]) -> SenseInventory:
-    """Return the inventory of rules that only add senses."""
-    senses = []
-    for place, rule in rules:
-        if rule.action != "add" or rule.where:
-            what = f"{rule.action} is a rule" if rule.action != "add" else f"depends on {rule.where[0][0]!r}"
-            raise InventoryError(
-                f"{place}: {what}, but this inventory must not have rules. Give plain senses."
-            )
-        senses.append(rule.sense)
-    return SenseInventory.from_senses(senses)
 
 
 # Writing

@@ -6,23 +6,24 @@ initials. The first factor is a log-linear model of how clinicians shorten words
 the masked span (`lmcells.expansion.ranking`).
 
 A short form is a token of three to eight letters that does not occur in edited prose, and that is a truncated word
-(abdo, devel) or its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS). The same list of
-words also serves `look_alikes`, to recognise known words and parts of them.
+(abdo, devel) or its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS).
 """
 
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import cache, cached_property, lru_cache
-from importlib import resources
+from functools import cached_property, lru_cache
 from operator import mul
 
 import numpy as np
 
 from lmcells.expansion.expansion import Candidate
+from lmcells.expansion.finder import Found
 from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.ordinary_words import ENGLISH, NAMES, NOT_SHORTHAND
+from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, is_part_of_word, prose_words
+from lmcells.expansion.ranking import MaskedSpanRanker
+from lmcells.expansion.windows import Mention
 from lmcells.notes.tokens import (
     NUMBER,
     STOP_WORDS,
@@ -59,86 +60,29 @@ LEAST_PROBABILITY = 0.9
 PRECISION = 0.8  # share of right answers in training notes, checked by hand; an upper bound for probabilities
 
 
-# Parts of words: split by a scanner ("hemorr hagic", "IDENTIF,IED") or written with a hyphen ("cardio-vascular").
-_BETWEEN_PIECES = (" ", "\n", ",", "-")
-_PIECE = re.compile(r"[A-Za-z]+(?![\w/&'’])")
-PIECE_BEFORE = re.compile(r"(?<![\w/&'’.-])([A-Za-z]{2,12})[ \n]$")
-_LONGEST_PIECE = 14
-_SHORTEST_JOINED = 5  # letters of a word whose piece is a single letter
-_LONG_PIECES = (4, 5)  # letters of two known words that are written as one, at least: "gastro esophageal"
-_SHORTEST_AFTER_HYPHEN = 4
-
-
-@cache
-def prose_words() -> frozenset[str]:
-    """Return the words of edited prose in the training text, in lower case.
-
-    They occur at least three times in its papers, textbooks and leaflets, or five times in its dictated notes; those of
-    more than twelve letters, fifty times in all of it.
-    """
-    return frozenset(resources.files(__package__).joinpath("prose_words.txt").read_text("utf-8").split())
-
-
-def is_known_word(word: str) -> bool:
-    """Whether a word in lower case is English, as far as the lists know."""
-    return word in prose_words() or word in ENGLISH
-
-
-def is_part_of_word(text: str, start: int, end: int, *, of_any: bool = False) -> bool:
-    """ "hemorr hagic", "Addit ional", "cardio-vascular", "gastro esophageal"; not "temp oral" and "post-op".
-
-    `of_any` also joins it to words: "cervi cal".
-    """
-    written = text[start:end]
-    words = prose_words()
-    # Capitals continue in capitals. Checked first: it is cheap, and most candidates fail.
-    in_capitals = written.isupper() and len(written) > 1
-    between = text[end : end + 1]
-    at = end + 2 if text[end + 1 : end + 2] == "\n" else end + 1
-    if between in _BETWEEN_PIECES and _is_alike(text[at : at + 1], in_capitals):
-        after = _PIECE.match(text, at)
-        is_word = after is not None and (written + after[0]).lower() in words
-        if after is not None and is_word and _is_alike(after[0], in_capitals):
-            return of_any or _belong_together(written, after[0], has_hyphen=between == "-")
-    if text[start - 1 : start] not in (" ", "\n") or not _is_alike(text[start - 2 : start - 1], in_capitals):
-        return False
-    before = text[max(0, start - _LONGEST_PIECE) : start - 1].replace("\n", " ").rpartition(" ")[2]
-    return (before + written).lower() in words and len(before) > 1 and not is_known_word(before.lower())
-
-
-def _is_alike(piece: str, in_capitals: bool) -> bool:
-    return piece.isupper() if in_capitals else piece.islower()
-
-
-def _belong_together(first: str, second: str, *, has_hyphen: bool) -> bool:
-    """Whether two pieces that spell a word are pieces of it, and not words themselves."""
-    if has_hyphen:
-        return len(second) >= _SHORTEST_AFTER_HYPHEN
-    if len(first) >= _LONG_PIECES[0] and len(second) >= _LONG_PIECES[1]:
-        return True
-    return (len(second) > 1 or len(first) + 1 >= _SHORTEST_JOINED) and not is_known_word(second.lower())
-
-
 class LetterSenses:
-    """Candidates of short forms by their letters, as senses for a ranker."""
+    """Finds short forms outside the inventory, and ranks the long forms that their letters suggest."""
 
     def __init__(self, model: PretrainedModel) -> None:
         self._model = model
         self._candidates = lru_cache(_CACHE_SIZE)(self._find_candidates)
         self._short_form = lru_cache(_CACHE_SIZE)(self._find_short_form)
 
-    def find(
-        self, text: str, tokens: TokenArrays, taken: Sequence[tuple[int, int]]
-    ) -> Iterator[tuple[int, int, str]]:
-        """Yield (start, end, short form) of the tokens that may be short forms and are not taken."""
+    @cached_property
+    def _ranker(self) -> MaskedSpanRanker:
+        # A ranker only asks an inventory for the senses of a short form, which this provides.
+        return MaskedSpanRanker(self._model, self)  # type: ignore[arg-type]
+
+    def find(self, text: str, tokens: TokenArrays, taken: Sequence[Found]) -> Iterator[Found]:
+        """Yield the tokens that may be short forms and are not taken."""
         unknown = np.flatnonzero(self._ordinary.take(slots_of(tokens.hashes, 1, _SLOT_BITS)) != tokens.hashes)
-        begun = {first for first, _ in taken}
+        begun = {each.start for each in taken}
         in_capitals = None
         for start, end in zip(tokens.starts[unknown].tolist(), tokens.ends[unknown].tolist(), strict=True):
             if not 2 < end - start <= _LONGEST or start in begun:
                 continue
             short_form = self._short_form(text[start:end])
-            if short_form is None or any(first < end and start < last for first, last in taken):
+            if short_form is None or any(each.start < end and start < each.end for each in taken):
                 continue
             if _JOINED_BEFORE.search(text, max(0, start - 1), start) or _JOINED_AFTER.match(text, end):
                 continue  # part of a longer expression, or misread by a scanner
@@ -151,7 +95,7 @@ class LetterSenses:
             if short_form.isupper() and in_capitals:
                 short_form = short_form.lower()
             if self._candidates(short_form):
-                yield start, end, short_form
+                yield Found(start, end, short_form)
 
     def _find_short_form(self, written: str) -> str | None:
         """Return a word in the case in which to look it up if it may be a short form, else None."""
@@ -164,11 +108,19 @@ class LetterSenses:
         known = may_be and (self._candidates(short_form) or self._candidates(lower))
         return short_form if known else None
 
-    def senses(self, short_form: str) -> list[Sense]:
-        return [sense for sense, _, _ in self._candidates(short_form)]
+    def senses(self, short_form: str) -> tuple[Sense, ...]:
+        """Return the candidates of a short form, for a ranker."""
+        return tuple([sense for sense, _, _ in self._candidates(short_form)])
 
-    def decide(self, short_form: str, fits: Floats, *, temperature: float) -> tuple[Candidate, ...]:
-        """Return the candidates, best first, or nothing if none is convincing; `fits` are a ranker's scores."""
+    def candidates(
+        self, mentions: Sequence[Mention], *, temperature: float
+    ) -> Iterator[tuple[Candidate, ...]]:
+        """Yield the candidates of each mention, best first, or nothing if none is convincing."""
+        scores = self._ranker.scores(mentions) if mentions else ()
+        for mention, fits in zip(mentions, scores, strict=True):
+            yield self._convincing(mention.short_form, fits, temperature=temperature)
+
+    def _convincing(self, short_form: str, fits: Floats, *, temperature: float) -> tuple[Candidate, ...]:
         known = self._candidates(short_form)
         scores = fits / temperature + np.array([score for _, _, score in known])
         weights = np.exp(scores - scores.max())

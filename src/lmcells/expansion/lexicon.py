@@ -1,9 +1,8 @@
 """Inventories prepared for use: the reader and the rankers of each, and a cache of those used last."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -11,10 +10,12 @@ from typing import Any
 from lmcells.expansion.calibration import OrdinaryReadings, SensePriors
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.inventory_files import as_rules
-from lmcells.expansion.layers import LayerLike, extend, read_layers, shipped_inventory, standalone
+from lmcells.expansion.layers import LayerLike, extend, shipped_inventory, standalone
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.ranking import MaskedSpanRanker, PosteriorRanker, Ranker
 from lmcells.expansion.reader import NoteReader
+from lmcells.expansion.windows import Mention
+from lmcells.notes.tokens import is_in_capitals
 from lmcells.pretrained import PretrainedModel
 
 MakeRanker = Callable[[PretrainedModel, SenseInventory], Ranker]
@@ -24,37 +25,35 @@ _OTHER_CASE = 5.0  # in log-odds, against a sense that is usually written in ano
 _ONE_SENSE = 1.0  # in log-odds, against "no sense fits": most short forms with one sense mean it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lexicon:
-    """An inventory with its note reader and rankers: of its senses, of senses by letters, of ordinary words."""
+    """An inventory with its note reader, and what ranks its senses, senses by letters and ordinary words."""
 
     inventory: SenseInventory
     read: NoteReader
     ranker: Ranker
-    letters: tuple[LetterSenses, Ranker] | None = None
-    priors: SensePriors = field(default_factory=lambda: SensePriors({}))
-    ordinary: OrdinaryReadings | None = None
-    below: "Lexicon | None" = None  # the lexicon that this one extends,
-    changed: Collection[str] = ()  # and the short forms whose senses differ from it
-    _priors: dict[Any, tuple[list[float], float]] = field(default_factory=dict, init=False, compare=False)
-    _in_other_case: dict[str, list[int]] = field(default_factory=dict, init=False, compare=False)
+    letters: LetterSenses | None
+    ordinary: OrdinaryReadings | None
+    priors: SensePriors
+    other_cases: Mapping[str, tuple[str, ...]]  # "PT" -> "Pt"; also short forms of inventories below
+    _priors: dict[Any, tuple[list[float], float]] = field(default_factory=dict, init=False)
+    _other_case: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
 
-    def prior_of(
-        self, short_form: str, *, in_lower_case: bool, in_capitals: bool
-    ) -> tuple[list[float], float]:
-        """Return what the priors add to the log-odds of each sense of a short form, and of "no sense fits".
-
-        in_lower_case: the short form is in lower case here; in_capitals: all of the text is in capitals.
-        """
-        key = short_form, in_lower_case, in_capitals
+    def prior_of(self, mention: Mention) -> tuple[list[float], float]:
+        """Return what the priors add to the log-odds of each sense of a mention, and of "no sense fits"."""
+        short_form = mention.short_form
+        in_lower_case = mention.text[mention.start : mention.end].islower()
+        in_other_case = self._in_other_case(short_form)
+        if in_other_case and is_in_capitals(mention.text):
+            in_other_case = ()
+        key = short_form, in_lower_case, in_other_case
         if key not in self._priors:
             names = [sense.long_form for sense in self.inventory.by_short_form[short_form]]
             of_senses, of_none = self.priors.of(short_form, names, in_lower_case=in_lower_case)
             if len(names) == 1:
                 of_none -= _ONE_SENSE
-            if not in_capitals:
-                for index in self.in_other_case(short_form):
-                    of_senses[index] -= _OTHER_CASE
+            for index in in_other_case:
+                of_senses[index] -= _OTHER_CASE
             self._priors[key] = of_senses, of_none
         return self._priors[key]
 
@@ -63,29 +62,14 @@ class Lexicon:
         senses = self.inventory.by_short_form.get(short_form, ())
         return any(each.error_prone for each in senses if each.long_form == long_form)
 
-    def in_other_case(self, short_form: str) -> list[int]:
+    def _in_other_case(self, short_form: str) -> tuple[int, ...]:
         """Return senses of a form in capitals that are usual in another case: PT is "patient" only in all-caps text."""
-        if short_form not in self._in_other_case:
-            names = self._spellings(short_form) if short_form == short_form.upper() else []
-            senses = self.inventory.by_short_form
-            others = {sense.long_form for each in names if each != short_form for sense in senses[each]}
+        if short_form not in self._other_case:
+            senses, names = self.inventory.by_short_form, self.other_cases.get(short_form, ())
+            others = {sense.long_form for each in names for sense in senses.get(each, ())}
             at = [index for index, sense in enumerate(senses[short_form]) if sense.long_form in others]
-            self._in_other_case[short_form] = at if len(at) < len(senses[short_form]) else []
-        return self._in_other_case[short_form]
-
-    def _spellings(self, capitals: str) -> list[str]:
-        """Return the short forms that differ from one in capitals only in case."""
-        below = self.below._spellings(capitals) if self.below else []
-        return [*below, *self._own_spellings.get(capitals, ())]
-
-    @cached_property
-    def _own_spellings(self) -> dict[str, list[str]]:
-        """The short forms that the inventory below lacks, by their upper case."""
-        spellings: dict[str, list[str]] = {}
-        for short_form in self.inventory.short_forms if self.below is None else self.changed:
-            if self.below is None or short_form not in self.below.inventory:
-                spellings.setdefault(short_form.upper(), []).append(short_form)
-        return spellings
+            self._other_case[short_form] = tuple(at) if len(at) < len(senses[short_form]) else ()
+        return self._other_case[short_form]
 
 
 class Lexicons:
@@ -109,7 +93,8 @@ class Lexicons:
         self.of(self.inventory)  # refuses a wrong style or inventory here
 
     def _start(self, *, letters: bool) -> None:
-        self._letters = _letter_senses(self._model) if letters else None
+        has_store = self._model.phrase_store is not None
+        self._letters = LetterSenses(self._model) if letters and has_store else None
         self._kept: OrderedDict[Any, tuple[Any, Lexicon]] = OrderedDict()
         self._lock = RLock()
 
@@ -126,34 +111,32 @@ class Lexicons:
             return self._kept[key][1]
 
     def _new(self, below: LayerLike, above: LayerLike | None) -> Lexicon:
-        if above is None:
-            if below is self.inventory:
-                return self._build(below)
-            return self._build(standalone(below), self.of(self.inventory))
-        base, layers = self.of(below), read_layers(above)
-        inventory = base.inventory
-        for rules in layers:
-            inventory = extend(inventory, rules)
-        changed = dict.fromkeys(rule.sense.short_form for rules in layers for rule in rules)
-        return self._build(inventory, base, changed)
+        if above is not None:
+            base = self.of(below)
+            return self._build(extend(base.inventory, above), base)
+        if below is self.inventory:
+            return self._build(below)
+        return self._build(standalone(below), self.of(self.inventory))
 
-    def _build(
-        self, inventory: SenseInventory, base: Lexicon | None = None, changed: Collection[str] | None = None
-    ) -> Lexicon:
-        """Prepare an inventory, reusing the base for short forms that have not changed (None: all have changed)."""
+    def _build(self, inventory: SenseInventory, base: Lexicon | None = None) -> Lexicon:
+        """Prepare an inventory, reusing what is known about the short forms and senses of another."""
         if base is not None and isinstance(base.ranker, PosteriorRanker):
-            ranker: Ranker = base.ranker.over(inventory, changed)
+            ranker: Ranker = base.ranker.over(inventory)
         else:
             ranker = self._make_ranker(self._model, inventory)
         if base is not None:
-            read, ordinary = base.read.over(inventory, changed), base.ordinary
+            read, ordinary = base.read.over(inventory), base.ordinary
         else:
-            read = self._make_reader(inventory, letters=self._letters[0] if self._letters else None)
+            read = self._make_reader(inventory, letters=self._letters)
             has_ordinary = isinstance(ranker, MaskedSpanRanker)
-            ordinary = OrdinaryReadings(self._model, MaskedSpanRanker) if has_ordinary else None
+            ordinary = OrdinaryReadings(self._model) if has_ordinary else None
         priors = self._priors if inventory.has_priors else SensePriors({})
-        below = (None, ()) if changed is None else (base, changed)
-        return Lexicon(inventory, read, ranker, self._letters, priors, ordinary, *below)
+        before = {} if base is None else base.inventory.by_short_form
+        other_cases = {} if base is None else dict(base.other_cases)
+        for short_form in inventory.by_short_form.keys() - before.keys():
+            if short_form != (capitals := short_form.upper()):
+                other_cases[capitals] = *other_cases.get(capitals, ()), short_form
+        return Lexicon(inventory, read, ranker, self._letters, ordinary, priors, other_cases)
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name not in ("_kept", "_lock")}
@@ -165,15 +148,6 @@ class Lexicons:
         self.__dict__.update(state)
         self.inventory = shipped_inventory() if state["inventory"] is None else state["inventory"]
         self._start(letters=state["_letters"])
-
-
-def _letter_senses(model: PretrainedModel) -> tuple[LetterSenses, Ranker] | None:
-    """Return what finds and ranks short forms by their letters; None for a model without a phrase store."""
-    if model.phrase_store is None:
-        return None
-    senses = LetterSenses(model)
-    # A ranker only asks an inventory for the senses of a short form, which this provides.
-    return senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
 
 
 def _identity(given: Any) -> tuple[Any, Any]:

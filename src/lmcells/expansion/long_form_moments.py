@@ -96,13 +96,14 @@ def long_form_moments(
     return moments
 
 
-def smoothing_in_training(model: PretrainedModel) -> float:
+def _smoothing_in_training(model: PretrainedModel) -> float:
     """Return the add-k smoothing of section counts in training."""
     return float(model.config.training.get("settings", {}).get("smoothing", 1.0))
 
 
-def words_section_weights(model: PretrainedModel, *, add: float = 1.0) -> SectionWeights:
-    """Return beta(section | long form) as the mean over its words, without a corpus."""
+def words_section_weights(model: PretrainedModel) -> SectionWeights:
+    """Return beta(section | long form) as the mean over its words, smoothed as in training, without a corpus."""
+    add = _smoothing_in_training(model)
 
     def weights(_: Sense, words: Sequence[int]) -> Floats:
         each = [model.statistics.metadata_given_word(word, add=add) for word in words]
@@ -176,14 +177,12 @@ class LongFormOccurrences:
         return np.sort(begins[segments[begins] == segments[begins + len(phrase) - 1]])
 
 
-def counted_section_weights(
-    model: PretrainedModel, occurrences: LongFormOccurrences, *, add: float = 1.0
-) -> SectionWeights:
+def counted_section_weights(model: PretrainedModel, occurrences: LongFormOccurrences) -> SectionWeights:
     """Return beta(section | long form) = (count + add) / (total + add M) in a corpus; the words' mean if that has none.
 
-    The corpus must have the same metadata names as the model, like the corpus that it was trained on.
+    `add` is that of training. The corpus must have the same metadata names as the model's own.
     """
-    of_words = words_section_weights(model, add=add)
+    add, of_words = _smoothing_in_training(model), words_section_weights(model)
     corpus, kind = occurrences.corpus, model.config.metadata_kind
     names = corpus.metadata_names(kind)
     if names != model.sections:

@@ -14,7 +14,6 @@ from itertools import chain, groupby, islice
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.errors import ConfigError
 from lmcells.expansion.inventory import Sense
 from lmcells.notes.tokens import iterate_tokens
 from lmcells.pretrained import PretrainedModel
@@ -83,23 +82,11 @@ def _other_numbers(word: str) -> list[str]:
 #
 #     score = a log sum_k s_k exp(g . c_k / t) + (1 - a) g . f / t + b log(1 + n)
 #
-# with t, a and b the `temperature`, `of_occurrences` and `prior` of `ScoreWeights`. A long form that is rare or absent
-# in the training text is known only by its words: a = 0.
+# A long form that is rare or absent in the training text is known only by its words: a = 0.
 
-
-@dataclass(frozen=True, kw_only=True)
-class ScoreWeights:
-    """The constants of the score above."""
-
-    temperature: float = 0.05  # t, as in training
-    of_occurrences: float = 2 / 3  # a, the weight of occurrences against words
-    prior: float = 0.4  # b: common long forms are more frequent in notes than in training batches
-
-    def __post_init__(self) -> None:
-        if self.temperature <= 0:
-            raise ConfigError(f"temperature: found {self.temperature}, allowed: above 0.")
-        if not 0 <= self.of_occurrences <= 1:
-            raise ConfigError(f"of_occurrences: found {self.of_occurrences}, allowed: 0 to 1.")
+TEMPERATURE = 0.05  # t, as in training
+OF_OCCURRENCES = 2 / 3  # a, the weight of occurrences against words
+PRIOR = 0.4  # b: common long forms are more frequent in notes than in training batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,25 +107,23 @@ class SensePrototypes:
 class SensesOfShortForm:
     """The senses of a short form, scored together."""
 
-    def __init__(self, senses: Sequence[SensePrototypes], weights: ScoreWeights) -> None:
+    def __init__(self, senses: Sequence[SensePrototypes]) -> None:
         self.senses = senses
         has_words = np.array([sense.by_words is not None for sense in senses])
         sizes = np.array([len(sense.shares) for sense in senses])
         has_occurrences = sizes > 0
-        of_occurrences = np.where(
-            has_occurrences, np.where(has_words, weights.of_occurrences, 1.0), 0.0
-        )  # (S,)
+        of_occurrences = np.where(has_occurrences, np.where(has_words, OF_OCCURRENCES, 1.0), 0.0)  # (S,)
         dim = senses[0].by_occurrences.shape[1]
         words = np.stack([np.zeros(dim) if sense.by_words is None else sense.by_words for sense in senses])
         occurrences = np.concatenate([sense.by_occurrences for sense in senses])
-        self._words = (words.T * np.where(has_words, 1 - of_occurrences, 0)) / weights.temperature  # (d, S)
-        self._occurrences = occurrences.T / weights.temperature  # (d, R)
+        self._words = (words.T * np.where(has_words, 1 - of_occurrences, 0)) / TEMPERATURE  # (d, S)
+        self._occurrences = occurrences.T / TEMPERATURE  # (d, R)
         self._log_shares = np.log(np.concatenate([sense.shares for sense in senses]))  # (R,)
         self._starts = (np.cumsum(sizes) - sizes)[has_occurrences]  # first row of each sense with occurrences
         self._with_occurrences = np.flatnonzero(has_occurrences)
         self._weights = of_occurrences[has_occurrences]
         known = np.where([sense.is_known for sense in senses], 0.0, -np.inf)
-        self._prior = known + weights.prior * np.log1p([sense.count for sense in senses])  # (S,)
+        self._prior = known + PRIOR * np.log1p([sense.count for sense in senses])  # (S,)
 
     def scores(self, masked_spans: Floats) -> Floats:
         """Score how well each sense fits each masked span: (B, d) -> (B, S); -inf for an unknown sense."""
@@ -205,7 +190,7 @@ class SenseReader:
                     owners.append(owner)
         means_of: list[Floats | None] = [None] * len(phrases)
         if vectors:
-            each = unit_length(self._network.of_vectors(vectors) - self._store.phrase_center)  # (n, d)
+            each = unit_length(self._network(vectors) - self._store.phrase_center)  # (n, d)
             with_words, first, sizes = np.unique(owners, return_index=True, return_counts=True)
             means = unit_length(np.add.reduceat(each, first, axis=0) / sizes[:, None])
             for owner, mean in zip(with_words.tolist(), means, strict=True):

@@ -12,13 +12,16 @@ from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from lmcells.expansion.letters import PIECE_BEFORE, is_known_word, is_part_of_word, prose_words
 from lmcells.expansion.ordinary_words import (
     AFTER_NUMBERS,
     CANNOT_FOLLOW_THE,
     MONTHS,
+    PIECE_BEFORE,
     STATES,
     TITLES,
+    is_known_word,
+    is_part_of_word,
+    prose_words,
 )
 from lmcells.notes.tokens import STOP_WORDS
 
@@ -322,14 +325,76 @@ class LookAlikes:
             return False
         return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(text, end))
 
-    def _is_letter(self, written: Written) -> bool:
-        start, end, _, may_be_unit = written
-        return _is_list_label(self._text, start, end) or _is_in_name(
-            self._text, start, end, may_be_unit=may_be_unit
+    def _is_in_name(self, written: Written) -> bool:
+        """ "hepatitis B and C", "T wave", "mitomycin-C", "517C>T", "[18F]FDG", "cassettes 4A-4C"; not "38C", a unit."""
+        text, end = self._text, written.end
+        before = self._before(written, _REACH)
+        letter = text[written.start : end]
+        has_value = VALUE_FOLLOWS.match(text, end) is not None  # "hepatitis C, T 98.6"
+        may_be_counted = not written.may_be_unit and letter not in _SEXES
+        return bool(
+            _LABEL_BEFORE.search(before)
+            or _AFTER_ST.search(before)
+            or (letter == "L" and _PER_BEFORE.search(before))
+            or _BASE_BEFORE.search(before)
+            or _BASE_FOLLOWS.match(text, end)
+            or _NAMED_FOLLOWS.match(text, end)
+            or (letter == "F" and text[end : end + 1] in ("]", "-") and _ISOTOPE.search(before))
+            or (not has_value and any(each.search(before) for each in _BEFORE_A_LETTER))
+            or (may_be_counted and _SMALL_NUMBER_BEFORE.search(before))
+            or (not written.may_be_unit and _CODE_BEFORE.search(before))
         )
 
+    def _is_list_label(self, written: Written) -> bool:
+        """ "A." and "b)" of lists and names; "C:" among "A:", "B1:" and "D:", "(C)" of an item, "15F" after "15E"."""
+        text, start, end = self._text, written.start, written.end
+        letter, previous, follows = text[start:end], text[max(0, start - 1) : start], text[end : end + 1]
+        if (follows == "." and not previous.isdigit()) or (follows == ")" and previous != "("):
+            return True
+        number = _NUMBER_BEFORE.search(text, max(0, start - 3), start)
+        if number is not None:
+            return _stand_in_order(text, start, [f"{number[0]}{_moved(letter, -1)}"])
+        if follows == ")" and self._begins_item(written):
+            return True
+        if follows == ")" or (follows == ":" and not VALUE_FOLLOWS.match(text, end + 1)):
+            opening = "(" if follows == ")" else ""
+            letters = [each for each in (_moved(letter, -2), _moved(letter, -1)) if each.isalpha()]
+            return _stand_in_order(text, start, [f"{opening}{each}{follows}" for each in letters]) or (
+                follows == ":" and self._stands_among_labels(written)
+            )
+        return False
+
+    def _begins_item(self, written: Written) -> bool:
+        """ "(C) LEFT NECK" at the start of a line; not "(L) knee", "(M) 17 yo" and "(T) 98.6"."""
+        letter = self._text[written.start : written.end]
+        is_item = letter not in _SEXES_AND_SIDES and _ITEM_FOLLOWS.match(self._text, written.end)
+        return bool(is_item and _LINE_BEFORE.search(self._before(written, _REACH)))
+
+    def _stands_among_labels(self, written: Written) -> bool:
+        """Whether the next letter is a label, and so is one of the two before or the one after next."""
+        text, end = self._text, written.end
+        if _NUMBER_FOLLOWS.match(text, end + 1):
+            return False
+        before, after = self._before(written, _NEARBY), text[end : end + _NEARBY]
+
+        def has_label(where: str, n: int) -> bool:
+            letter = _moved(text[written.start], n)
+            return letter.isalpha() and _block_label(letter).search(where) is not None
+
+        return has_label(after, 1) and (has_label(before, -1) or has_label(before, -2) or has_label(after, 2))
+
     def _is_block_label(self, written: Written) -> bool:
-        return _is_block_label(self._text, written.start, written.end)
+        """ "4AS" near "4AR", "cassettes AB"."""
+        before = self._before(written)
+        if _BLOCKS_BEFORE.search(before):
+            return True
+        number = _NUMBER_BEFORE.search(before)
+        if number is None:
+            return False
+        first, last = self._text[written.start], self._text[written.end - 1]
+        sides = self._before(written, _REACH), self._text[written.end : written.end + _REACH]
+        others = chain.from_iterable(map(_BLOCK.findall, sides))
+        return any(other[:2] == (number[0], first) and other[2] != last for other in others)
 
     def _is_of_electrocardiogram(self, written: Written) -> bool:
         """ "PR interval", "ST depression"."""
@@ -444,7 +509,8 @@ def _rules_of(stem: str) -> tuple[Callable[[LookAlikes, Written], bool], ...]:
         LookAlikes._is_unit: plain.lower() in MONTHS | AFTER_NUMBERS,
         LookAlikes._is_stage: stem == "Ta" or _STAGE.fullmatch(stem),
         LookAlikes._is_numeral: _ROMAN.fullmatch(stem.upper()),
-        LookAlikes._is_letter: len(stem) == 1,
+        LookAlikes._is_list_label: len(stem) == 1,
+        LookAlikes._is_in_name: len(stem) == 1,
         LookAlikes._is_block_label: len(stem) == 2 and stem[0].isupper(),
         LookAlikes._is_of_electrocardiogram: stem in _OF_ELECTROCARDIOGRAM,
         LookAlikes._is_state: stem in STATES,
@@ -467,77 +533,6 @@ def _is_unreadable(fragment: str, before: str, after: str) -> bool:
     n_unknown = sum(not is_known_word(word.lower()) for word in words)
     is_short = len(fragment) < (_LONGEST_FRAGMENT if fragment.isupper() else _LONGEST_FRAGMENT + 1)
     return n_unknown > 1 and n_odd + n_unknown >= (_UNREADABLE if is_short else _UNREADABLE_LONG)
-
-
-def _is_in_name(text: str, start: int, end: int, *, may_be_unit: bool) -> bool:
-    """ "hepatitis B and C", "T wave", "mitomycin-C", "517C>T", "[18F]FDG", "cassettes 4A-4C"; not "38C", a unit."""
-    before = text[max(0, start - _REACH) : start]
-    letter = text[start:end]
-    has_value = VALUE_FOLLOWS.match(text, end) is not None  # "hepatitis C, T 98.6"
-    is_counted = not may_be_unit and letter not in _SEXES and _SMALL_NUMBER_BEFORE.search(before)
-    return bool(
-        _LABEL_BEFORE.search(before)
-        or _AFTER_ST.search(before)
-        or (letter == "L" and _PER_BEFORE.search(before))
-        or _BASE_BEFORE.search(before)
-        or _BASE_FOLLOWS.match(text, end)
-        or _NAMED_FOLLOWS.match(text, end)
-        or (letter == "F" and text[end : end + 1] in ("]", "-") and _ISOTOPE.search(before))
-        or (not has_value and any(each.search(before) for each in _BEFORE_A_LETTER))
-        or is_counted
-        or (not may_be_unit and _CODE_BEFORE.search(before))
-    )
-
-
-def _is_list_label(text: str, start: int, end: int) -> bool:
-    """ "A." and "b)" of a list or a name; "C:" among "A:", "B1:" and "D:", "(C)" before an item, "15F" after "15E"."""
-    letter, previous, follows = text[start:end], text[max(0, start - 1) : start], text[end : end + 1]
-    if (follows == "." and not previous.isdigit()) or (follows == ")" and previous != "("):
-        return True
-    number = _NUMBER_BEFORE.search(text, max(0, start - 3), start)
-    if number is not None:
-        return _stand_in_order(text, start, [f"{number[0]}{_moved(letter, -1)}"])
-    if follows == ")" and _begins_item(text, start, end):
-        return True
-    if follows == ")" or (follows == ":" and not VALUE_FOLLOWS.match(text, end + 1)):
-        opening = "(" if follows == ")" else ""
-        letters = [each for each in (_moved(letter, -2), _moved(letter, -1)) if each.isalpha()]
-        return _stand_in_order(text, start, [f"{opening}{each}{follows}" for each in letters]) or (
-            follows == ":" and _stands_among_labels(text, start, end)
-        )
-    return False
-
-
-def _is_block_label(text: str, start: int, end: int) -> bool:
-    """ "4AS" near "4AR", "cassettes AB"."""
-    before = text[max(0, start - _MOST_LEADING) : start]
-    if _BLOCKS_BEFORE.search(before):
-        return True
-    number = _NUMBER_BEFORE.search(before)
-    if number is None:
-        return False
-    sides = text[max(0, start - _REACH) : start], text[end : end + _REACH]
-    others = chain.from_iterable(map(_BLOCK.findall, sides))
-    return any(other[:2] == (number[0], text[start]) and other[2] != text[end - 1] for other in others)
-
-
-def _begins_item(text: str, start: int, end: int) -> bool:
-    """ "(C) LEFT NECK" at the start of a line; not "(L) knee", "(M) 17 yo" and "(T) 98.6"."""
-    is_item = text[start:end] not in _SEXES_AND_SIDES and _ITEM_FOLLOWS.match(text, end)
-    return bool(is_item and _LINE_BEFORE.search(text[max(0, start - _REACH) : start]))
-
-
-def _stands_among_labels(text: str, start: int, end: int) -> bool:
-    """Whether the next letter is a label, and so is one of the two before or the one after next."""
-    if _NUMBER_FOLLOWS.match(text, end + 1):
-        return False
-    before, after = text[max(0, start - _NEARBY) : start], text[end : end + _NEARBY]
-
-    def has_label(where: str, n: int) -> bool:
-        letter = _moved(text[start], n)
-        return letter.isalpha() and _block_label(letter).search(where) is not None
-
-    return has_label(after, 1) and (has_label(before, -1) or has_label(before, -2) or has_label(after, 2))
 
 
 def _moved(letter: str, n: int) -> str:

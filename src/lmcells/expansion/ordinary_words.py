@@ -1,8 +1,13 @@
-"""English words that look like short forms if case is ignored: "or", "pet", "cap", "may". All in lower case.
+"""English words, all in lower case: those that look like short forms if case is ignored, and those of edited prose.
 
-English words have a vowel, so the lists contain words of two to six letters with one, and titles, ordinals and units
-without. Lower-case shorthand of notes ("pt", "bid", "htn", "sob") is left out.
+English words have a vowel, so the lists of the first kind ("or", "pet", "cap", "may") contain words of two to six
+letters with one, and titles, ordinals and units without. Lower-case shorthand of notes ("pt", "bid", "htn", "sob") is
+left out.
 """
+
+import re
+from functools import cache
+from importlib import resources
 
 from lmcells.notes.tokens import STOP_WORDS
 
@@ -129,3 +134,63 @@ NOT_SHORTHAND = (
     | frozenset("aspects dress prism respect vain".split())
 )
 """Words that are short forms only in capitals, among them parts of phrases: "et al", "de novo"."""
+
+
+# Parts of words: split by a scanner ("hemorr hagic", "IDENTIF,IED") or written with a hyphen ("cardio-vascular").
+_BETWEEN_PIECES = (" ", "\n", ",", "-")
+_PIECE = re.compile(r"[A-Za-z]+(?![\w/&'’])")
+PIECE_BEFORE = re.compile(r"(?<![\w/&'’.-])([A-Za-z]{2,12})[ \n]$")
+_LONGEST_PIECE = 14
+_SHORTEST_JOINED = 5  # letters of a word whose piece is a single letter
+_LONG_PIECES = (4, 5)  # letters of two known words that are written as one, at least: "gastro esophageal"
+_SHORTEST_AFTER_HYPHEN = 4
+
+
+@cache
+def prose_words() -> frozenset[str]:
+    """Return the words of edited prose in the training text, in lower case.
+
+    They occur at least three times in its papers, textbooks and leaflets, or five times in its dictated notes; those of
+    more than twelve letters, fifty times in all of it.
+    """
+    return frozenset(resources.files(__package__).joinpath("prose_words.txt").read_text("utf-8").split())
+
+
+def is_known_word(word: str) -> bool:
+    """Whether a word in lower case is English, as far as the lists know."""
+    return word in prose_words() or word in ENGLISH
+
+
+def is_part_of_word(text: str, start: int, end: int, *, of_any: bool = False) -> bool:
+    """ "hemorr hagic", "Addit ional", "cardio-vascular", "gastro esophageal"; not "temp oral" and "post-op".
+
+    `of_any` also joins it to words: "cervi cal".
+    """
+    written = text[start:end]
+    words = prose_words()
+    # Capitals continue in capitals. Checked first: it is cheap, and most candidates fail.
+    in_capitals = written.isupper() and len(written) > 1
+    between = text[end : end + 1]
+    at = end + 2 if text[end + 1 : end + 2] == "\n" else end + 1
+    if between in _BETWEEN_PIECES and _is_alike(text[at : at + 1], in_capitals):
+        after = _PIECE.match(text, at)
+        is_word = after is not None and (written + after[0]).lower() in words
+        if after is not None and is_word and _is_alike(after[0], in_capitals):
+            return of_any or _belong_together(written, after[0], has_hyphen=between == "-")
+    if text[start - 1 : start] not in (" ", "\n") or not _is_alike(text[start - 2 : start - 1], in_capitals):
+        return False
+    before = text[max(0, start - _LONGEST_PIECE) : start - 1].replace("\n", " ").rpartition(" ")[2]
+    return (before + written).lower() in words and len(before) > 1 and not is_known_word(before.lower())
+
+
+def _is_alike(piece: str, in_capitals: bool) -> bool:
+    return piece.isupper() if in_capitals else piece.islower()
+
+
+def _belong_together(first: str, second: str, *, has_hyphen: bool) -> bool:
+    """Whether two pieces that spell a word are pieces of it, and not words themselves."""
+    if has_hyphen:
+        return len(second) >= _SHORTEST_AFTER_HYPHEN
+    if len(first) >= _LONG_PIECES[0] and len(second) >= _LONG_PIECES[1]:
+        return True
+    return (len(second) > 1 or len(first) + 1 >= _SHORTEST_JOINED) and not is_known_word(second.lower())

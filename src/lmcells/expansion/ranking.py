@@ -6,7 +6,7 @@ span in place of the short form (`MaskedSpanRanker`), or by divergence from the 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import islice
 from typing import Any, Literal, Protocol, Self
@@ -17,27 +17,21 @@ from lmcells.errors import ModelError
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_form_moments import (
     LongFormMoments,
+    LongFormOccurrences,
     SectionWeights,
+    counted_section_weights,
     long_form_moments,
-    smoothing_in_training,
     words_section_weights,
 )
-from lmcells.expansion.long_forms import (
-    Floats,
-    Ids,
-    ScoreWeights,
-    SensePrototypes,
-    SenseReader,
-    SensesOfShortForm,
-    unit_length,
-)
-from lmcells.expansion.reader import Occurrence
-from lmcells.expansion.windows import Mention, ReadWindows, SectionIds, WindowReader, missing_words
-from lmcells.pretrained import PretrainedModel
+from lmcells.expansion.long_forms import Floats, Ids, SenseReader, SensesOfShortForm, unit_length
+from lmcells.expansion.windows import Mask, Mention, WindowReader, missing_words, section_id_finder
+from lmcells.pretrained import PretrainedModel, ReadWindows
 from lmcells.pretrained.network import NumpyPosterior
 
 Ranking = Literal["auto", "masked-span", "divergence"]
-Scorer = Callable[[str, list[int]], Floats]  # a short form and rows of a batch -> (rows, candidates)
+Rows = list[int] | slice
+Scorer = Callable[[Any, Rows], Floats]
+"""What is known about candidates, and rows of a batch -> their scores (rows, candidates)."""
 
 _BATCH = 1024  # mentions ranked together
 
@@ -46,7 +40,7 @@ _BATCH = 1024  # mentions ranked together
 _FITS = 7.4  # the score above which a sense is more likely to fit than not, for n = N
 _FITS_BY_LENGTH = 1.2  # how much lower that is, times log(N / n)
 _SCALE_BY_LENGTH = 0.2  # how much less a difference of scores counts, times log(N / n)
-_CACHE_SIZE = 20_000  # short forms whose candidates are cached
+_CACHE_SIZE = 20_000  # short forms with other candidates
 
 
 class Ranker(Protocol):
@@ -63,23 +57,18 @@ class Ranker(Protocol):
 class PosteriorRanker(ABC):
     """Scores the candidates of a mention by the posterior of its window."""
 
-    def __init__(self, model: PretrainedModel, inventory: SenseInventory, *, reader: WindowReader) -> None:
+    def __init__(self, model: PretrainedModel, inventory: SenseInventory, *, read: WindowReader) -> None:
         self.model = model
         self.inventory = inventory
-        self.reader = reader
+        self.read = read
         self._network = model.variational
-        self._sections = SectionIds(model)
-        self._known: dict[str, Any] = {}  # what `read_candidates` returned, by short form
-        self._below: Self | None = None
-        self._changed: frozenset[str] = frozenset()
+        self._section_id = section_id_finder(model)
+        self._known: dict[Sequence[Sense], Any] = {}  # by candidates, so that inventories can share it
 
-    def over(self, inventory: SenseInventory, changed: Collection[str] | None) -> Self:
-        """Return a ranker for an inventory that differs only in these short forms (None: in all)."""
+    def over(self, inventory: SenseInventory) -> Self:
+        """Return a ranker for another inventory; both share what is known about candidates."""
         ranker = copy(self)
-        ranker.inventory, ranker._known = inventory, {}
-        ranker._below, ranker._changed = (
-            (None, frozenset()) if changed is None else (self, frozenset(changed))
-        )
+        ranker.inventory = inventory
         return ranker
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
@@ -88,71 +77,50 @@ class PosteriorRanker(ABC):
             scores for batch in batches(mentions) for scores in self.window_scores(self.read(batch), batch)
         ]
 
-    def read(self, mentions: Sequence[Mention]) -> ReadWindows:
-        """Return the window of each mention."""
-        return self.reader(mentions)
-
     def section_ids(self, mentions: Sequence[Mention]) -> Ids:
         """Return the model's metadata ids of the mentions' sections: (B,)."""
-        return np.array([self._sections[mention.section] for mention in mentions], np.int64)
+        return np.array([self._section_id(mention.section) for mention in mentions], np.int64)
 
     def posterior(self, windows: ReadWindows, sections: Ids) -> NumpyPosterior:
         """Return q(z | w, m, c) of windows in the given sections."""
-        return self._network.posterior(
-            windows.center,
-            sections,
-            windows.context,
-            windows.context_mask,
-            center_mask=windows.center_mask,
-            unknown=windows.unknown,
-        )
+        return self._network.posterior(windows, sections)
 
     def window_scores(self, windows: ReadWindows, mentions: Sequence[Mention]) -> list[Floats]:
         """Score the candidates of mentions by their windows."""
         rows_of: dict[str, list[int]] = {}
         for row, mention in enumerate(mentions):
             rows_of.setdefault(mention.short_form, []).append(row)
-        self.look_up(rows_of)
+        known = self.known(rows_of)
+        score = self.scorer(self.posterior(windows, self.section_ids(mentions)), windows.context_mask)
         scores: list[Floats] = [np.zeros(0)] * len(mentions)
-        score = self.scorer(self.posterior(windows, self.section_ids(mentions)))
-        missing = missing_words(windows.context_mask)
         for short_form, rows in rows_of.items():
-            of_rows = self.comparable(score(short_form, rows), missing[rows])
-            for row, of_senses in zip(rows, of_rows, strict=True):
+            for row, of_senses in zip(rows, score(known[short_form], rows), strict=True):
                 scores[row] = of_senses
         return scores
 
-    def comparable(self, scores: Floats, missing: Floats) -> Floats:  # noqa: ARG002
-        """Return scores (B, K) on a scale that does not depend on the `missing_words` (B, 1) of the windows."""
-        return scores
-
-    def look_up(self, short_forms: Iterable[str]) -> None:
-        """Compute what is known about the candidates of short forms, unless it is cached."""
-        short_forms = list(short_forms)
-        if self._below is not None:
-            self._below.look_up(each for each in short_forms if each not in self._changed)
-            short_forms = [each for each in short_forms if each in self._changed]
+    def known(self, short_forms: Iterable[str]) -> dict[str, Any]:
+        """Return what is known about the candidates of short forms; fastest for many at once."""
+        candidates = {each: self.inventory.senses(each) for each in short_forms}
         if len(self._known) > _CACHE_SIZE:
             self._known.clear()
-        if new := [each for each in short_forms if each not in self._known]:
-            candidates = [self.inventory.senses(each) for each in new]
-            self._known.update(zip(new, self.read_candidates(candidates), strict=True))
-
-    def known(self, short_form: str) -> Any:
-        """Return what is known about the candidates of a short form."""
-        if self._below is not None and short_form not in self._changed:
-            return self._below.known(short_form)
-        while (known := self._known.get(short_form)) is None:  # another thread may clear the cache
-            self.look_up([short_form])
+        known = {each: self._known.get(senses) for each, senses in candidates.items()}
+        new = [each for each in known if known[each] is None]
+        for each, found in zip(new, self.read_candidates([candidates[each] for each in new]), strict=True):
+            known[each] = self._known[candidates[each]] = found
         return known
+
+    def posterior_scores(self, short_form: str, posterior: NumpyPosterior, read: Mask) -> Floats:
+        """Score the candidates of one short form by the posteriors of windows with these context masks: (B, K)."""
+        known = self.known([short_form])[short_form]
+        return self.scorer(posterior, read)(known, slice(None))
 
     @abstractmethod
     def read_candidates(self, candidates: Sequence[Sequence[Sense]]) -> Iterable[Any]:
         """Return what is known about the candidates of each short form; fastest for many at once."""
 
     @abstractmethod
-    def scorer(self, posterior: NumpyPosterior) -> Scorer:
-        """Return a function that scores the candidates of a short form by the posteriors of a batch."""
+    def scorer(self, posterior: NumpyPosterior, read: Mask) -> Scorer:
+        """Return a function that scores candidates by the posteriors of a batch; `read` are its context masks."""
 
 
 def batches(mentions: Sequence[Mention]) -> Iterator[Sequence[Mention]]:
@@ -175,12 +143,10 @@ class CellRanker(PosteriorRanker):
         *,
         section_weights: SectionWeights | None = None,
     ) -> None:
-        """Without weights, beta(section | long form) is the mean over its words, smoothed as in training."""
-        reader = WindowReader(model.word_ids, radius=model.sizes.window, stop_words=model.reads_stop_words)
-        super().__init__(model, inventory, reader=reader)
-        self._section_weights = section_weights or words_section_weights(
-            model, add=smoothing_in_training(model)
-        )
+        """Without weights, beta(section | long form) is the mean over its words."""
+        read = WindowReader(model.word_ids, radius=model.sizes.window, stop_words=model.reads_stop_words)
+        super().__init__(model, inventory, read=read)
+        self._section_weights = section_weights or words_section_weights(model)
 
     def read_candidates(self, candidates: Sequence[Sequence[Sense]]) -> list[LongFormMoments]:
         return [
@@ -188,12 +154,11 @@ class CellRanker(PosteriorRanker):
             for senses in candidates
         ]
 
-    def scorer(self, posterior: NumpyPosterior) -> Scorer:
+    def scorer(self, posterior: NumpyPosterior, read: Mask) -> Scorer:  # noqa: ARG002
         mean, log_variance = posterior.mean.astype(np.float64), posterior.log_variance.astype(np.float64)
 
-        def score(short_form: str, rows: list[int]) -> Floats:
-            moments: LongFormMoments = self.known(short_form)
-            return -moments.divergences(mean[rows], log_variance[rows])
+        def score(known: LongFormMoments, rows: Rows) -> Floats:
+            return -known.divergences(mean[rows], log_variance[rows])
 
         return score
 
@@ -207,16 +172,14 @@ class MaskedSpanRanker(PosteriorRanker):
     ranker.scores(mentions)   # for each mention, a score per candidate
     """
 
-    def __init__(
-        self, model: PretrainedModel, inventory: SenseInventory, *, weights: ScoreWeights | None = None
-    ) -> None:
+    def __init__(self, model: PretrainedModel, inventory: SenseInventory) -> None:
         if model.phrase_network is None or model.phrase_store is None:
             raise ModelError(
                 f"{model.folder} has no phrase network and store, which ranking by masked spans needs. "
                 "Train with the preset default, or rank by divergence."
             )
         sizes = model.sizes
-        reader = WindowReader(
+        read = WindowReader(
             model.word_ids,
             radius=sizes.window,
             hides_center=True,
@@ -224,33 +187,29 @@ class MaskedSpanRanker(PosteriorRanker):
             subwords=model.subwords,
             stop_words=model.reads_stop_words,
         )
-        super().__init__(model, inventory, reader=reader)
+        super().__init__(model, inventory, read=read)
         self._center = model.phrase_store.masked_span_center
         self._read_senses = SenseReader(model, model.phrase_network, model.phrase_store)
-        self._weights = weights or ScoreWeights()
 
     def read_candidates(self, candidates: Sequence[Sequence[Sense]]) -> list[SensesOfShortForm]:
         read = iter(self._read_senses([sense for senses in candidates for sense in senses]))
-        return [SensesOfShortForm(list(islice(read, len(senses))), self._weights) for senses in candidates]
+        return [SensesOfShortForm(list(islice(read, len(senses)))) for senses in candidates]
 
-    def prototypes(self, short_form: str) -> Sequence[SensePrototypes]:
-        """Return what is known about a short form's candidates."""
-        known: SensesOfShortForm = self.known(short_form)
-        return known.senses
-
-    def scorer(self, posterior: NumpyPosterior) -> Scorer:
+    def scorer(self, posterior: NumpyPosterior, read: Mask) -> Scorer:
         masked_spans = unit_length(posterior.mean - self._center)
+        missing = missing_words(read)
 
-        def score(short_form: str, rows: list[int]) -> Floats:
-            known: SensesOfShortForm = self.known(short_form)
-            return known.scores(masked_spans[rows])
+        def score(known: SensesOfShortForm, rows: Rows) -> Floats:
+            return comparable(known.scores(masked_spans[rows]), missing[rows])
 
         return score
 
-    def comparable(self, scores: Floats, missing: Floats) -> Floats:
-        above = scores - _FITS + _FITS_BY_LENGTH * missing
-        comparable: Floats = _FITS + above / (1 + _SCALE_BY_LENGTH * missing)
-        return comparable
+
+def comparable(scores: Floats, missing: Floats) -> Floats:
+    """Return scores (B, K) on a scale that does not depend on the `missing_words` (B, 1) of the windows."""
+    above = scores - _FITS + _FITS_BY_LENGTH * missing
+    scaled: Floats = _FITS + above / (1 + _SCALE_BY_LENGTH * missing)
+    return scaled
 
 
 def ranks_by_masked_span(model: PretrainedModel, ranking: Ranking = "auto") -> bool:
@@ -259,11 +218,22 @@ def ranks_by_masked_span(model: PretrainedModel, ranking: Ranking = "auto") -> b
 
 
 def best_ranker(
-    model: PretrainedModel, inventory: SenseInventory, *, ranking: Ranking = "auto"
+    model: PretrainedModel,
+    inventory: SenseInventory,
+    *,
+    ranking: Ranking = "auto",
+    occurrences: LongFormOccurrences | None = None,
 ) -> PosteriorRanker:
-    """Return the ranker of a model: by masked spans if it supports them, else by divergence, as in the paper."""
-    by_masked_span = ranks_by_masked_span(model, ranking)
-    return MaskedSpanRanker(model, inventory) if by_masked_span else CellRanker(model, inventory)
+    """Return the ranker of a model: by masked spans if it supports them, else by divergence, as in the paper.
+
+    By divergence, p(section | long form) of an LMC comes from the `occurrences` in a corpus, if they are given.
+    """
+    if ranks_by_masked_span(model, ranking):
+        return MaskedSpanRanker(model, inventory)
+    weights = None
+    if occurrences is not None and model.sizes.kind == "lmc":
+        weights = counted_section_weights(model, occurrences)
+    return CellRanker(model, inventory, section_weights=weights)
 
 
 # Mentions of a short form in a note share evidence, since nearly all mean the same. With s_i the scores of a mention's
@@ -278,16 +248,15 @@ SHARE = 0.35  # weight of the others, tuned on dev notes
 MOST = 8.0  # evidence against a candidate from another mention
 
 
-def share_within_notes(notes: Iterable[Sequence[Occurrence]], scores: Sequence[Floats]) -> list[Floats]:
-    """Adjust the scores of the mentions of each note; `scores` has one array for each occurrence with a mention."""
+def share_within_notes(notes: Iterable[Sequence[Mention]], scores: Sequence[Floats]) -> list[Floats]:
+    """Adjust the scores of the mentions of each note; `scores` has one array for each mention."""
     adjusted = list(scores)
-    at = 0
-    for note in notes:
+    first = 0
+    for mentions in notes:
         rows_of: dict[str, list[int]] = {}
-        for occurrence in note:
-            if occurrence.mention is not None and occurrence.source != "letters":
-                rows_of.setdefault(occurrence.short_form, []).append(at)
-                at += 1
+        for row, mention in enumerate(mentions, start=first):
+            rows_of.setdefault(mention.short_form, []).append(row)
+        first += len(mentions)
         for rows in rows_of.values():
             if len(rows) > 1 and len(scores[rows[0]]) > 1:
                 for row, shared in zip(rows, share([scores[row] for row in rows]), strict=True):
@@ -295,12 +264,12 @@ def share_within_notes(notes: Iterable[Sequence[Occurrence]], scores: Sequence[F
     return adjusted
 
 
-def share(scores: Sequence[Floats], *, weight: float = SHARE) -> Floats:
+def share(scores: Sequence[Floats]) -> Floats:
     """Adjust the scores of mentions of one short form in one note: (n, K) -> (n, K)."""
     given = np.asarray(scores, np.float64)
     best = given.max(axis=1, keepdims=True)
     is_known = np.isfinite(best)  # (n, 1) whether the mention has any score
     says = np.where(is_known, np.maximum(given - np.where(is_known, best, 0.0), -MOST), 0.0)
     others = (says.sum(axis=0) - says) / max(1, len(given) - 1)
-    adjusted: Floats = given + weight * others
+    adjusted: Floats = given + SHARE * others
     return adjusted

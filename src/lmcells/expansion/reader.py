@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,10 @@ _ALLOWED = "Allowed: (start, end, header), a dict or an object with these, heade
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A short form in a note: defined by the note, a rule or the grammar, or else a mention to rank."""
+    """A short form in a note: defined by the note, a rule or the grammar, or else a mention to rank.
+
+    It is ranked among its senses in the inventory or, with the source "letters", among those that its letters suggest.
+    """
 
     start: int
     end: int
@@ -52,6 +55,11 @@ class Occurrence:
     mention: Mention | None
     source: Source = "model"
     allowed: tuple[int, ...] | None = None  # indices of the senses allowed here; None: all
+
+    @property
+    def ranked(self) -> Mention | None:
+        """The mention, if it is to rank among its senses in the inventory."""
+        return None if self.source == "letters" else self.mention
 
 
 class NoteReader:
@@ -74,11 +82,10 @@ class NoteReader:
         self._codes = codes
         self._set_inventory(inventory, ShortFormFinder(inventory))
 
-    def over(self, inventory: SenseInventory, changed: Collection[str] | None) -> Self:
-        """Return a reader for an inventory that differs only in these short forms (None: in all)."""
+    def over(self, inventory: SenseInventory) -> Self:
+        """Return a reader with the same settings for another inventory."""
         reader = copy(self)
-        find = ShortFormFinder(inventory) if changed is None else self._find.over(inventory, changed)
-        reader._set_inventory(inventory, find)
+        reader._set_inventory(inventory, self._find.over(inventory))
         return reader
 
     def _set_inventory(self, inventory: SenseInventory, find: ShortFormFinder) -> None:
@@ -113,8 +120,7 @@ class NoteReader:
             found = without_overlaps([*found, *(Found(*span, text[slice(*span)]) for span in read_out)])
         by_letters: set[Found] = set()
         if self._letters is not None:
-            taken = [each[:2] for each in found]
-            by_letters = {Found(*each) for each in self._letters.find(text, note.tokens, taken)}
+            by_letters = set(self._letters.find(text, note.tokens, found))
             found = sorted([*found, *by_letters])
         if sections is None:
             covering = self._sections(Note("", text))
@@ -129,13 +135,11 @@ class NoteReader:
         occurrences = []
         for each in found:
             section = covering[bisect_right(starts, each.start) - 1]
-            has_rules = each.short_form in self._inventory.rules
-            allowed = self._rules(each.short_form, section.name, metadata) if has_rules else None
+            allowed = self._rules(each.short_form, section.name, metadata)
             defined, source = self._known(text, each, section, meanings, read_out, allowed=allowed)
-            senses = self._inventory.by_short_form.get(each.short_form) if allowed is None else allowed.senses
             if each in by_letters and defined is None:
                 source = "letters"
-            elif defined is None and not senses:
+            elif defined is None and not self._senses(each, allowed):
                 continue  # no sense is allowed, or it precedes two definitions
             mention = _mention(note, each, section) if defined is None else None
             may_be = None if allowed is None else allowed.senses
@@ -161,9 +165,7 @@ class NoteReader:
         if found[:2] in read_out:
             return Candidate(read_out[found[:2]], GRAMMAR_PRECISION), "grammar"
         named = self._named_by_header(text, found, section)
-        senses = self._inventory.by_short_form.get(found.short_form, ())
-        if allowed is not None:
-            senses = tuple(senses[at] for at in allowed.senses)
+        senses = self._senses(found, allowed)
         if named is not None and (
             allowed is None or named.long_form in {sense.long_form for sense in senses}
         ):
@@ -171,6 +173,11 @@ class NoteReader:
         if len(senses) == 1 and _is_plain_acronym(text, found):
             return Candidate(senses[0].long_form, SINGLE_SENSE_PRECISION, senses[0].concept_id), "model"
         return None, "model"
+
+    def _senses(self, found: Found, allowed: Allowed | None) -> Sequence[Sense]:
+        """Return the senses that a short form may have here."""
+        senses = self._inventory.by_short_form.get(found.short_form, ())
+        return senses if allowed is None else [senses[at] for at in allowed.senses]
 
     def _is_ruled(self, short_form: str) -> bool:
         """Whether the inventory has rules for a short form, or forbids all its senses."""

@@ -4,7 +4,7 @@ A text is tokenised once; mentions carry its tokens, and `WindowReader` extracts
 operations. `tests/expansion/test_windows.py` has the reference, token by token, and checks that the two agree.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Self
@@ -16,7 +16,7 @@ from lmcells.corpus.corpus import RADIUS
 from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.notes.sections import find_alias, load_aliases, upper_name
 from lmcells.notes.tokens import Token, TokenArrays, find_tokens, hash_word, hash_words, slots_of, spell
-from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained import PretrainedModel, ReadWindows
 from lmcells.pretrained.subwords import Subwords
 
 Integers = npt.NDArray[np.int64]
@@ -57,18 +57,6 @@ class Mention:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ReadWindows:
-    """Windows as network inputs. An out-of-vocabulary short form is a masked center."""
-
-    center: Integers  # (B,)
-    center_mask: Mask  # (B,) whether the short form is in the vocabulary
-    context: Integers  # (B, 2 * radius), one more if the masked span has an id
-    context_mask: Mask  # like context
-    # (n, E) of out-of-vocabulary words, whose ids follow the model's
-    unknown: npt.NDArray[np.float32] | None = None
-
-
 def missing_words(read: Mask) -> npt.NDArray[np.float64]:
     """Return log(N / n) for windows with n of N positions read, 0 for a whole one: (B, N) -> (B, 1)."""
     missing: npt.NDArray[np.float64] = np.log(read.shape[1] / read.sum(axis=1, keepdims=True).clip(1))
@@ -82,21 +70,20 @@ def known_section(section: str, known: Container[str]) -> str | None:
     return next((name for name in names if name in known), None)
 
 
-class SectionIds:
-    """The model's metadata id of a section header; `NULL` if it has none."""
+def section_id_finder(model: PretrainedModel) -> Callable[[str | None], int]:
+    """Return a function from a header to its metadata id in the model: its own, of its canonical name, or of "other".
 
-    def __init__(self, model: PretrainedModel) -> None:
-        self._ids = model.section_ids
-        self._find_cached = lru_cache(_MOST_HEADERS)(self._find)
+    Without any of these it is the id of no section, or `NULL`.
+    """
+    ids = model.section_ids
 
-    def __getitem__(self, section: str | None) -> int:
-        """Return the id of the header, of its canonical name, of "other", or of no section."""
-        return self._find_cached(section)
+    @lru_cache(_MOST_HEADERS)
+    def find(section: str | None) -> int:
+        if section is not None and (name := known_section(section, ids) or OTHER) in ids:
+            return ids[name]
+        return ids.get(NO_SECTION, NULL)
 
-    def _find(self, section: str | None) -> int:
-        if section is not None and (name := known_section(section, self._ids) or OTHER) in self._ids:
-            return self._ids[name]
-        return self._ids.get(NO_SECTION, NULL)
+    return find
 
 
 class WindowReader:
@@ -137,7 +124,10 @@ class WindowReader:
         self._slots[slots_of(self._hashes, 1, _SLOT_BITS)] = np.arange(self._hashes.size)
 
     def __call__(self, mentions: Sequence[Mention]) -> ReadWindows:
-        """Return up to `radius` words on either side of each mention, as in a corpus."""
+        """Return up to `radius` words on either side of each mention, as in a corpus.
+
+        An out-of-vocabulary short form is a masked center.
+        """
         n_masks = 0 if self._mask_id is None else 1
         context = np.zeros((len(mentions), 2 * self._radius + n_masks), np.int64)
         mask = np.zeros(context.shape, np.bool_)

@@ -6,11 +6,12 @@ from lmcells.pretrained.network import (
     NumpyPosterior,
     NumpyVariationalNetwork,
     NumpyWordPrior,
+    ReadWindows,
 )
 from lmcells.pretrained.pretrained_model import PretrainedModel
 from lmcells.pretrained.save import save_pretrained
 
 __all__ = [
     "NumpyGaussian", "NumpyModelNetwork", "NumpyPosterior", "NumpyVariationalNetwork", "NumpyWordPrior",
-    "PretrainedModel", "save_pretrained",
+    "PretrainedModel", "ReadWindows", "save_pretrained",
 ]  # fmt: skip

@@ -5,8 +5,8 @@ within 1e-4, in float32 and without dropout; `tests/pretrained/test_numpy_networ
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -42,14 +42,21 @@ class NumpyPosterior:
     attention: Floats  # (B, 2S) weights of the context positions, zero where absent
 
 
-class _Window(NamedTuple):
-    """What is read around each center; masks are true where a word is present."""
+@dataclass(frozen=True, slots=True)
+class ReadWindows:
+    """What is read around each center; masks are true where a word is present. See `lmcells.model.Windows`."""
 
     center: Ids  # (B,)
-    center_mask: Mask | None  # (B,)
-    context: Ids  # (B, 2S)
-    context_mask: Mask  # (B, 2S)
-    unknown: Floats | None  # (n, E), vectors of out-of-vocabulary words
+    center_mask: Mask  # (B,)
+    context: Ids  # (B, 2S), one more if a masked span has an id
+    context_mask: Mask  # like context
+    # (n, E) of out-of-vocabulary words, whose ids in the context follow the model's
+    unknown: Floats | None = None
+
+    def rows(self, rows: Ids) -> Self:
+        """Return copies of some of the windows."""
+        context = self.context[rows], self.context_mask[rows]
+        return type(self)(self.center[rows], self.center_mask[rows], *context, self.unknown)
 
 
 class _Context(NamedTuple):
@@ -67,7 +74,7 @@ class NumpyVariationalNetwork:
     """q(z | w, m, c) of an LMC, BSG or MBSGE; see `lmcells.model.networks` and `lmcells.model.models`.
 
     network = NumpyVariationalNetwork(arrays, config)
-    cells = network.posterior(center, metadata, context, context_mask)
+    cells = network.posterior(ReadWindows(center, center_mask, context, context_mask), metadata)
     cells.mean, cells.log_variance  # (B, d), (B,)
     """
 
@@ -89,32 +96,23 @@ class NumpyVariationalNetwork:
             self._query = float32(own["query"])  # (2H,)
 
     def posterior(
-        self,
-        center: Ids,
-        metadata: Ids | None,
-        context: Ids,
-        context_mask: Mask,
-        *,
-        center_mask: Mask | None = None,
-        gate: Gate | None = None,
-        unknown: Floats | None = None,
+        self, windows: ReadWindows, metadata: Ids | None, *, gate: Gate | None = None
     ) -> NumpyPosterior:
-        """Return the cell of each center in its window: (B,), (B,), (B, 2S), (B, 2S) -> B cells.
+        """Return the cell of each center in its window: B windows, (B,) -> B cells.
 
-        Masks are true where a word is present. Metadata below 0, or None, is null. `gate`, a number or (B,), replaces
-        the learnt weight of the metadata; BSG and MBSGE have none and ignore it. Context ids beyond those of the model
-        are rows of `unknown` (n, E), the vectors of out-of-vocabulary words.
+        Metadata below 0, or None, is null. `gate`, a number or (B,), replaces the learnt weight of the metadata; BSG
+        and MBSGE have none and ignore it.
         """
-        window = _Window(center, center_mask, context, context_mask, unknown)
-        self._check(window, metadata)
-        cells = self._cells(window, metadata, gate)
+        self._check(windows, metadata)
+        cells = self._cells(windows, metadata, gate)
         if self._config.kind == "mbsge" and metadata is not None:
             # The section as the center; the two posteriors are averaged.
             rows = np.flatnonzero(metadata >= 0)
             sections = metadata[rows] + self._config.section_offset
-            of_section = self._cells(
-                _Window(sections, None, context[rows], context_mask[rows], unknown), None, None
+            with_section = replace(
+                windows.rows(rows), center=sections, center_mask=np.ones(rows.size, np.bool_)
             )
+            of_section = self._cells(with_section, None, None)
             for name in ("mean", "attention"):
                 values = getattr(cells, name)
                 values[rows] = (values[rows] + getattr(of_section, name)) / 2
@@ -122,23 +120,23 @@ class NumpyVariationalNetwork:
             cells.log_variance[rows] = both - np.float32(np.log(2))  # log of the mean variance
         return cells
 
-    def _cells(self, window: _Window, metadata: Ids | None, gate: Gate | None) -> NumpyPosterior:
-        n_rows = window.center.size
+    def _cells(self, windows: ReadWindows, metadata: Ids | None, gate: Gate | None) -> NumpyPosterior:
+        n_rows = windows.center.size
         if self._config.kind != "lmc":  # no gate; the query is a parameter
             query = np.broadcast_to(self._query, (n_rows, self._query.size))
-            context = self._read_context(window, query)
+            context = self._read_context(windows, query)
             cell, no_gate = self._heads(context.mean), np.zeros(n_rows, np.float32)
             return NumpyPosterior(cell.mean, cell.log_variance, no_gate, context.attention)
         metadata = np.full(n_rows, -1) if metadata is None else metadata
         known = metadata >= 0  # (B,)
         section = np.zeros((n_rows, self._metadata.shape[1]), np.float32)  # E_m: (B, 2H)
         section[known] = self._metadata[metadata[known]]
-        context = self._read_context(window, section)
+        context = self._read_context(windows, section)
         weight = self._learnt_gate(section, context.mean) if gate is None else _as_weights(gate, n_rows)
         weight = np.where(known, weight, np.float32(0))
         joint = context.mean + weight[:, None] * (section - context.mean)  # (B, 2H)
         if self._read_masked_span is not None:
-            neighbours = self._neighbours(context, window.unknown, reach=self._read_masked_span.reach)
+            neighbours = self._neighbours(context, windows.unknown, reach=self._read_masked_span.reach)
             added = self._read_masked_span(joint, context.mask_states, neighbours)
             joint += np.where(context.is_masked[:, None], added, np.float32(0))
         cell = self._heads(joint)
@@ -151,19 +149,18 @@ class NumpyVariationalNetwork:
         learnt: Floats = 1 / (1 + np.exp(scores[:, 1] - scores[:, 0]))  # the softmax of two scores
         return learnt
 
-    def _read_context(self, window: _Window, query: Floats) -> _Context:
+    def _read_context(self, windows: ReadWindows, query: Floats) -> _Context:
         """Run the LSTM over the present words of each row, and attend over its states."""
-        center, center_mask, context, context_mask, unknown = window
+        unknown = windows.unknown
         projected = self._lstm.project(unknown) if unknown is not None and len(unknown) else None
-        vectors = float32(self._words[center])  # (B, E)
-        if center_mask is not None:
-            vectors = np.where(center_mask[:, None], vectors, np.float32(0))
-        packed = PackedWindows(context, context_mask)
+        vectors = float32(self._words[windows.center])  # (B, E)
+        vectors = np.where(windows.center_mask[:, None], vectors, np.float32(0))
+        packed = PackedWindows(windows.context, windows.context_mask)
         is_masked, ranks = self._find_masked_spans(packed)
         attention = np.zeros(packed.words.shape, np.float32)  # (B, T)
         summary, mask_states = np.zeros((2, *query.shape), np.float32)  # (B, 2H) each
         by_length = np.argsort(-packed.lengths, kind="stable")
-        for first in range(0, center.size, self._lstm.block_rows):
+        for first in range(0, windows.center.size, self._lstm.block_rows):
             rows = by_length[first : first + self._lstm.block_rows]
             lengths = packed.lengths[rows]
             longest = lengths[0]
@@ -180,7 +177,7 @@ class NumpyVariationalNetwork:
             at, back = ranks[rows[masked]], lengths[masked] - 1 - ranks[rows[masked]]
             both = np.concatenate([states[0, masked, at], states[1, masked, back]], axis=1)
             mask_states[rows[masked]] = both / np.float32(NumpyLstm.STATE_SCALE)
-        unpacked = packed.unpack(attention, width=context.shape[1])
+        unpacked = packed.unpack(attention, width=windows.context.shape[1])
         return _Context(unpacked, summary, packed, is_masked, ranks, mask_states)
 
     def _find_masked_spans(self, packed: PackedWindows) -> tuple[Mask, Ids]:
@@ -208,12 +205,12 @@ class NumpyVariationalNetwork:
         neighbours[position, row] = vectors
         return neighbours
 
-    def _check(self, window: _Window, metadata: Ids | None) -> None:
-        center, center_mask, context, context_mask, unknown = window
+    def _check(self, windows: ReadWindows, metadata: Ids | None) -> None:
+        center, context, unknown = windows.center, windows.context, windows.unknown
         for name, values, shape in (
             ("metadata", metadata, center.shape),
-            ("center_mask", center_mask, center.shape),
-            ("context_mask", context_mask, context.shape),
+            ("center_mask", windows.center_mask, center.shape),
+            ("context_mask", windows.context_mask, context.shape),
             ("center", center, context.shape[:1]),
         ):
             if values is not None and values.shape != shape:
@@ -225,7 +222,7 @@ class NumpyVariationalNetwork:
         if highest >= n_metadata > 0:
             raise ValueError(f"metadata holds id {highest}; allowed: below {n_metadata}.")
         n_known, n_unknown = len(self._words), 0 if unknown is None else len(unknown)
-        present = context[context_mask]
+        present = context[windows.context_mask]
         for name, ids, size in (("center", center, n_known), ("context", present, n_known + n_unknown)):
             if ids.size and not (ids.min() >= 0 and ids.max() < size):
                 raise ValueError(

@@ -18,8 +18,7 @@ import numpy.typing as npt
 from lmcells.errors import ModelError
 from lmcells.files import write_json, write_tensors
 from lmcells.pretrained import folder as layout
-from lmcells.pretrained.layers import Array, Arrays, Floats, Ids, float32, under
-from lmcells.pretrained.network import NO_WORD
+from lmcells.pretrained.layers import Arrays, Floats, float32, under
 
 if TYPE_CHECKING:
     from lmcells.training.prototypes import Prototypes
@@ -219,26 +218,17 @@ class NumpyPhraseNetwork:
     """Composes phrases from their words, in the space of posterior means; see `lmcells.model.networks.PhraseNetwork`.
 
     network = NumpyPhraseNetwork(arrays)
-    network([np.array([12, 7])])  # a phrase of two words -> (1, d)
+    network([vectors])  # a phrase, by the vectors of its words (L, E) -> (1, d)
     """
 
     def __init__(self, arrays: Arrays) -> None:
-        self._words: Array = arrays["variational.context.words.weight"]  # (n_read, E)
         own = under("phrases.", arrays)  # (out, in) each
         self._weights = {name: np.ascontiguousarray(float32(array).T) for name, array in own.items()}
 
-    def __call__(self, phrases: Sequence[Ids]) -> Floats:
-        """Return the means of phrases, each given by the ids of its words: -> (n, d)."""
-        return self.of_vectors([float32(self._words[words]) for words in phrases])
-
-    def of_vectors(self, phrases: Sequence[Floats]) -> Floats:
-        """Return the means of phrases, each given by the vectors of its words (L, E): -> (n, d)."""
+    def __call__(self, phrases: Sequence[Floats]) -> Floats:
+        """Return the means of one or more phrases, each given by the vectors of its words (L, E): -> (n, d)."""
         weights = self._weights
-        if not phrases:
-            return np.zeros((0, weights["mean.bias"].size), np.float32)
         lengths = np.array([len(vectors) for vectors in phrases], np.int64)
-        if not lengths.all():
-            raise ValueError(NO_WORD)
         words = np.concatenate(phrases)  # (W, E), one phrase after another
         first = np.cumsum(lengths) - lengths
         # not "@": with E = 5 OpenBLAS 0.3.31 reads uninitialised memory, and numpy warns of an invalid value

@@ -26,7 +26,7 @@ class PretrainedModel:
 
     model = PretrainedModel.from_pretrained("model")
     model.word_ids["pain"], model.section_ids["HPI"]
-    model.variational.posterior(center, metadata, context, context_mask)  # q(z | w, m, c) in numpy
+    model.variational.posterior(windows, metadata)                        # q(z | w, m, c) in numpy
     model.prior                                                           # p(z | w, m), or p(z | w)
     model.to_torch()                                                      # the same model in torch
     """

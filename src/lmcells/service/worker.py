@@ -18,7 +18,7 @@ from lmcells.expansion.lexicon import Lexicon
 from lmcells.expansion.long_forms import Ids
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.expansion.reader import Occurrence
-from lmcells.expansion.windows import ReadWindows
+from lmcells.pretrained import ReadWindows
 from lmcells.pretrained.network import NumpyPosterior
 from lmcells.service.jobs import Batch, Job, Lane, write_answer
 from lmcells.service.messages import InventoryEdits
