@@ -6,15 +6,16 @@ No labels are used. Training notes are of few kinds, so the first guess comes fr
 in general (benchmarks/data/sense_shares.tsv). Then the model's probabilities, including "no sense fits", are summed
 over training notes, and the result becomes the prior of the next pass (expectation-maximisation). All kinds of notes
 have the same weight, and the first guess counts as three more kinds; it also stands in for kinds in which a short form
-is rare. Short forms in lower case ("hr") are counted separately if there are enough of them.
+is rare. Short forms in lower case ("hr") are counted separately if there are enough of them or a guess of their own,
+those before and after a number ("HR 72", "5 MM") if there is a guess.
 """
 
 import argparse
 import csv
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections.abc import Container, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from lmcells import Expander
-from lmcells.expansion.calibration import Calibration, SensePriors
+from lmcells.expansion.calibration import Calibration, SensePriors, Writing
 from lmcells.expansion.lexicon import Lexicon
 from lmcells.expansion.long_forms import Floats
 from locations import ROOT, SETS, text_folder
+
+Scores = dict[str, dict[Writing, list[Floats]]]
 
 GROUPS = (  # kinds of notes that count alike, and how many documents of each file are read
     {
@@ -44,21 +47,37 @@ PASSES = 3
 GUESSED_NONE = 0.1  # share of "no sense fits" in the first guess
 LEAST = 0.003  # share of a sense in the first guess
 GUESS_WEIGHT = 3  # kinds of notes that the first guess counts for
+MOST_OTHERWISE = (
+    0.5  # share of a short form's mentions that its first guess loses to other ways of writing it
+)
+PATTERNS = {"before number": "{} #", "after number": "# {}"}  # as in `Writing`
 
 
-def read_guess() -> dict[str, dict[str, float]]:
-    """Read what language models say: the share of each sense of a short form."""
-    guess: dict[str, dict[str, float]] = defaultdict(dict)
+def read_guess(names: dict[str, list[str]]) -> dict[str, Floats]:
+    """Read what language models say: the share of each sense of a short form, and of none, by the key of the priors."""
+    said: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     with (SETS / "sense_shares.tsv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):
-            guess[row["short_form"]][row["long_form"]] = int(row["share"]) / 100
-    return guess
+            said[row["short_form"], row["written"]][row["long_form"]] = int(row["share"])
+    return {
+        key_of(short_form, written): first_guess(
+            names[short_form], shares, otherwise=0 if written else 100 / len(names[short_form])
+        )
+        for (short_form, written), shares in said.items()
+        if short_form in names
+    }
 
 
-def first_guess(long_forms: list[str], said: dict[str, float]) -> Floats:
-    """Return the first guess for the senses of a short form, and for none."""
-    shares = np.array([max(said.get(each, 1 / len(long_forms)), LEAST) for each in long_forms])
-    return np.append((1 - GUESSED_NONE) * shares / shares.sum(), GUESSED_NONE)
+def key_of(short_form: str, written: str) -> str:
+    """Return the key of the priors of a short form written so."""
+    return short_form.lower() if written == "lower case" else PATTERNS.get(written, "{}").format(short_form)
+
+
+def first_guess(long_forms: list[str], said: dict[str, int], *, otherwise: float) -> Floats:
+    """Return the first guess for the senses of a short form, and for none; those not said have `otherwise`."""
+    shares = np.array([max(said.get(each, otherwise), 100 * LEAST) for each in long_forms])
+    none = max(GUESSED_NONE, said.get("", 0) / 100)
+    return np.append((1 - none) * shares / shares.sum(), none)
 
 
 def read_notes(group: dict[str, int], seed: int) -> Iterator[str]:
@@ -69,16 +88,24 @@ def read_notes(group: dict[str, int], seed: int) -> Iterator[str]:
             yield "\n\n".join(f"{each['header']}: {each['text']}" for each in row["sections"])
 
 
-def score_mentions(lexicon: Lexicon, texts: Iterator[str]) -> dict[tuple[str, bool], list[Floats]]:
-    """Return the scores of all mentions in texts, by short form and whether it is in lower case."""
-    scores: dict[tuple[str, bool], list[Floats]] = defaultdict(list)
+def score_mentions(lexicon: Lexicon, texts: Iterator[str]) -> Scores:
+    """Return the scores of all mentions in texts, by short form and how it is written."""
+    scores: Scores = defaultdict(lambda: defaultdict(list))
     while batch := [lexicon.read(text) for text in islice(texts, 256)]:
         mentions = [each.mention for note in batch for each in note if each.mention is not None]
         for mention, own in zip(mentions, lexicon.ranker.scores(mentions), strict=True):
-            written = mention.text[mention.start : mention.end]
-            small = written.islower() and written != mention.short_form
-            scores[mention.short_form, small].append(own)
+            scores[mention.short_form][Writing.of(mention)].append(own)
     return scores
+
+
+def by_key(short_form: str, groups: list[Scores], keys: Container[str]) -> dict[str, list[list[Floats]]]:
+    """Return the scores of a short form in each group of notes, by the first key of how it is written."""
+    found: dict[str, list[list[Floats]]] = {}
+    for at, group in enumerate(groups):
+        for writing, scores in group.get(short_form, {}).items():
+            key = next(each for each in writing.keys(short_form) if each in keys)
+            found.setdefault(key, [[] for _ in groups])[at] += scores
+    return found
 
 
 def estimate(scores: list[Floats], guess: Floats, calibration: Calibration) -> Floats:
@@ -98,6 +125,13 @@ def estimate(scores: list[Floats], guess: Floats, calibration: Calibration) -> F
     return prior
 
 
+def without(general: Floats, others: list[tuple[float, Floats]]) -> Floats:
+    """Return the shares of a short form without those of other ways of writing it, which are parts of its mentions."""
+    scale = min(1.0, MOST_OTHERWISE / max(LEAST, sum(part for part, _ in others)))
+    left = np.maximum(general - sum(scale * part * shares for part, shares in others), LEAST)
+    return left / left.sum()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -108,41 +142,46 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="random seed of the notes that are read (0)")
     options = parser.parse_args()
     expander = Expander.from_pretrained(options.model, letters=False)
-    said = read_guess()
     names = {
         short_form: [sense.long_form for sense in expander.inventory.senses(short_form)]
         for short_form in expander.inventory.short_forms
     }
-    guesses = {each: first_guess(names[each], said.get(each, {})) for each in names}
-    n_spellings = Counter(short_form.lower() for short_form in names)
-    small = {each.lower(): each for each in names if n_spellings[each.lower()] == 1}
-    scored = [score_mentions(expander.lexicon(), read_notes(group, options.seed)) for group in GROUPS]
-    found: dict[str, list[Floats]] = {}
-    for short_form, in_lower_case in {*((each, False) for each in said if each in names), *chain(*scored)}:
-        key = short_form.lower() if in_lower_case else short_form
-        groups = [each.get((short_form, in_lower_case), []) for each in scored]
-        if in_lower_case and (key not in small or max(map(len, groups)) < MIN_MENTIONS):
-            continue
-        guess = guesses[short_form]
-        if short_form in said:
-            found[key] = [
-                *[guess] * GUESS_WEIGHT,
-                *(estimate(scores, guess, expander.calibration) for scores in groups),
-            ]
-        elif many := [scores for scores in groups if len(scores) >= MIN_MENTIONS]:
-            found[key] = [estimate(scores, guess, expander.calibration) for scores in many]
-    shares = {
-        key: dict(
-            zip(
-                [*names[small.get(key, key)], ""],
-                [float(f"{share:.2g}") for share in np.mean(found[key], axis=0).clip(1e-4)],
-                strict=True,
-            )
-        )
-        for key in sorted(found)
-    }
-    SensePriors(shares).save(options.model)
-    print(f"priors of {len(shares):,} short forms")
+    said = read_guess(names)
+    spellings = Counter(short_form.lower() for short_form in names)
+    groups = [score_mentions(expander.lexicon(), read_notes(group, options.seed)) for group in GROUPS]
+    shares = {}
+    for short_form, long_forms in names.items():
+        small = short_form.lower()
+        numbered = [key for pattern in PATTERNS.values() if (key := pattern.format(short_form)) in said]
+        keys = [*numbered, *([small] if spellings[small] == 1 else []), short_form]
+        scores = by_key(short_form, groups, keys)
+        if small in keys[:-1] and small not in said and max(map(len, scores.get(small, [[]]))) < MIN_MENTIONS:
+            keys.remove(small)
+            scores = by_key(short_form, groups, keys)
+        n_mentions = max(1, sum(len(each) for of_key in scores.values() for each in of_key))
+        general = said.get(short_form)
+        if general is not None and numbered:
+            parts = [sum(map(len, scores.get(key, []))) / n_mentions for key in numbered]
+            general = without(general, [(part, said[key]) for part, key in zip(parts, numbered, strict=True)])
+        for key in keys:
+            of_groups = scores.get(key, [[] for _ in groups])
+            guess = said.get(key, general) if key != short_form else general
+            if guess is not None:
+                found = [guess] * GUESS_WEIGHT + [
+                    estimate(each, guess, expander.calibration) for each in of_groups
+                ]
+            else:
+                guess = first_guess(long_forms, {}, otherwise=1)
+                found = [
+                    estimate(each, guess, expander.calibration)
+                    for each in of_groups
+                    if len(each) >= MIN_MENTIONS
+                ]
+            if found:
+                rounded = [float(f"{share:.2g}") for share in np.mean(found, axis=0).clip(1e-4)]
+                shares[key] = dict(zip([*long_forms, ""], rounded, strict=True))
+    SensePriors(dict(sorted(shares.items()))).save(options.model)
+    print(f"priors of {len(names):,} short forms: {len(shares):,}")
 
 
 if __name__ == "__main__":

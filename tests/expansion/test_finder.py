@@ -192,6 +192,7 @@ def test_ways_to_write_a_short_form(text: str, expected: list[tuple[str, str]]) 
         "Ms. Smith, MS. SMITH",
         "Dallas, OR 97338",
         "lives in Ann Arbor, MI, and was born in Salem, OR",
+        "teacher from Eugene, OR, new here; a hospital near St Paul, MI.",
         "a co-worker, co-amoxiclav",
         "specimen PT-MS-0042, LAB-PT-20417",
         "given Recombivax-PT, a Port-A-PT",

@@ -38,6 +38,13 @@ FORMS = pytest.mark.parametrize(
         ("a 6mo infant", {"mo": "month old"}),
         ("T98.6 BP120/80", {"T": "temperature", "BP": "blood pressure"}),
         ("for 3/7, in 2/52", {"3/7": "3 days", "2/52": "2 weeks"}),
+        ("seen at 39w2d, 28 w 5d", {"39w2d": "39 weeks 2 days", "28 w 5d": "28 weeks 5 days"}),
+        ("AKI on CKD 2/2 sepsis", {"2/2": "secondary to"}),
+        ("PAIN (ACUTE) 2/2 FALL", {"2/2": "secondary to"}),
+        (
+            "seen 2/2 with fever, ill on 2/2 but better, pupils 2/2 right, in 2/2 nodes, growth 2/2 bottles",
+            {},
+        ),
         ("tx w/ fever, p/vax", {"w/": "with", "p/": "after"}),
         ("better w/IV", {"w/": "with"}),
         ("P/nap fussy", {"P/": "after"}),

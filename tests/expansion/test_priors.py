@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from lmcells.errors import ConfigError, ModelError
-from lmcells.expansion.calibration import Calibration, SensePriors
+from lmcells.expansion.calibration import Calibration, SensePriors, Writing
+from lmcells.expansion.windows import Mention
 
 
 def test_no_sense_fits_competes_with_the_senses() -> None:
@@ -50,20 +51,42 @@ def test_a_weight_of_the_log_odds_makes_less_sure_of_the_same_sense() -> None:
 def test_priors_move_senses_and_none_and_say_nothing_of_other_short_forms(tmp_path: Path) -> None:
     SensePriors({"PT": {"patient": 0.7, "physical therapy": 0.2, "": 0.1}}).save(tmp_path)
     priors = SensePriors.load(tmp_path)
-    of_senses, of_none = priors.of("PT", ["physical therapy", "patient"], in_lower_case=False)
+    of_senses, of_none = priors.of("PT", ["physical therapy", "patient"], Writing())
     assert of_senses[1] > 0 > of_senses[0] > of_none
-    assert priors.of("MS", ["multiple sclerosis"], in_lower_case=False) == ([0.0], 0.0)
+    assert priors.of("MS", ["multiple sclerosis"], Writing()) == ([0.0], 0.0)
     assert SensePriors.load(tmp_path / "none").shares == {}
 
 
-def test_lower_case_has_priors_of_its_own_where_there_are_any() -> None:
-    shares = {"heart rate": 0.8, "hour": 0.1, "": 0.1}
+def test_ways_of_writing_a_short_form_have_priors_of_their_own_where_there_are_any() -> None:
     names = ["heart rate", "hour"]
-    both = SensePriors({"HR": shares, "hr": {"heart rate": 0.1, "hour": 0.8, "": 0.1}})
-    capitals, small = (both.of("HR", names, in_lower_case=each)[0] for each in (False, True))
-    assert capitals[0] > capitals[1]
-    assert small[1] > small[0]
-    assert SensePriors({"HR": shares}).of("HR", names, in_lower_case=True)[0] == capitals
+    shares = {
+        "HR": {"heart rate": 0.6, "hour": 0.3, "": 0.1},
+        "hr": {"heart rate": 0.3, "hour": 0.6, "": 0.1},
+        "HR #": {"heart rate": 0.8, "hour": 0.1, "": 0.1},
+        "# HR": {"heart rate": 0.1, "hour": 0.8, "": 0.1},
+    }
+
+    def hour(text: str, shares: dict[str, dict[str, float]]) -> float:
+        start = text.lower().index("hr")
+        writing = Writing.of(Mention(text, start, start + 2, "HR", None))
+        (rate, hour), _ = SensePriors(shares).of("HR", names, writing)
+        return hour - rate
+
+    for text, key in {
+        "HR regular": "HR",
+        "hr regular": "hr",
+        "Hr regular": "HR",
+        "HR 82": "HR #",
+        "hr: >100": "HR #",
+        "98.6 HR 82": "HR #",
+        "24 HR": "# HR",
+        "a 24-hr urine": "# HR",
+        "24\nHR": "HR",
+        "HR\n82": "HR",
+    }.items():
+        assert hour(text, shares) == hour("HR", {"HR": shares[key]}), text
+    assert hour("hr 82", {"hr": shares["hr"]}) == hour("hr", shares)
+    assert hour("HR 82", {"HR": shares["HR"]}) == hour("HR", shares)
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,7 @@ HEADERS = NoteReader(
             Sense("MS", "musculoskeletal"),
             Sense("RX", "treatment"),
             Sense("RX", "medication"),
+            Sense("rx", "therapy"),
             Sense("IC", "informed consent"),
             Sense("IC", "inspiratory capacity"),
             Sense("POH", "past ocular history"),
@@ -143,6 +144,9 @@ HEADERS = NoteReader(
         ("IC: given", "informed consent"),  # without an alias: the only sense that names a section
         ("IC - given", None),
         ("POH: none", None),
+        ("rx: aspirin daily", "medication"),  # "rx" is a short form of its own, without such a sense
+        ("IC: 2.1 L", None),  # a value
+        ("RESP: clear", "respiratory"),  # no section is known
     ],
 )
 def test_a_header_has_the_sense_of_its_section(text: str, expected: str | None) -> None:

@@ -1,12 +1,13 @@
 """Calibrated probabilities from scores, and when to abstain."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from math import exp, inf, log, log1p
 from operator import mul
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -34,6 +35,8 @@ _PRIOR_WEIGHT = 0.8  # of their log-odds, chosen on left-out sentences: the trai
 # Scores and priors both know how common a sense is, so together they are too sure. Of the log-odds that they add up
 # to, chosen on the development halves of judged places, whole notes and everyday sentences:
 _WEIGHT_WITH_PRIORS = 0.8
+_VALUE_FOLLOWS = re.compile(r"[ \t]?[:=<>≤≥~#]{0,2}[ \t]?[<>]?\d")
+_NUMBER_BEFORE = re.compile(r"\d[ \t-]?\Z")
 ORDINARY_WEIGHTS = (0.8, 1.05, 1.9, 4.09, -7.96)
 
 
@@ -197,12 +200,40 @@ class OrdinaryReadings:
         )
 
 
+class Writing(NamedTuple):
+    """How a short form is written in its place, which says something about its sense.
+
+    "gtt" is a drip and "GTT" a test; "MS 2 mg" is morphine and "PT 13.2" a time; "5 MM" is a length, "MM" a disease.
+    """
+
+    in_lower_case: bool = False
+    pattern: str = "{}"  # "{} #" before a number, "# {}" after one
+
+    @classmethod
+    def of(cls, mention: Mention) -> Self:
+        text, start, end = mention.text, mention.start, mention.end
+        pattern = "{}"
+        if _VALUE_FOLLOWS.match(text, end):
+            pattern = "{} #"
+        elif _NUMBER_BEFORE.search(text, max(0, start - 2), start):
+            pattern = "# {}"
+        return cls(text[start:end].islower(), pattern)
+
+    def keys(self, short_form: str) -> Iterator[str]:
+        """Yield the keys of the priors of a short form written so, the closest first."""
+        if self.pattern != "{}":
+            yield self.pattern.format(short_form)
+        if self.in_lower_case:
+            yield short_form.lower()
+        yield short_form
+
+
 @dataclass(frozen=True)
 class SensePriors:
     """How often notes mean each sense of a short form, and how often none (""), learnt without labels.
 
-    Lower-case short forms have their own shares if notes have enough of them: HR is a heart rate, hr an hour. The
-    priors belong to the shipped inventory; others are ranked without priors.
+    A short form in lower case ("hr"), before a number ("HR #") or after one ("# HR") has shares of its own if they are
+    known. The priors belong to the shipped inventory; others are ranked without priors.
     """
 
     shares: dict[str, dict[str, float]]
@@ -212,13 +243,9 @@ class SensePriors:
         """What the log-odds of scores and priors together are multiplied by."""
         return _WEIGHT_WITH_PRIORS if self.shares else 1.0
 
-    def of(
-        self, short_form: str, long_forms: Sequence[str], *, in_lower_case: bool
-    ) -> tuple[list[float], float]:
+    def of(self, short_form: str, long_forms: Sequence[str], writing: Writing) -> tuple[list[float], float]:
         """Return what to add to the log-odds of each sense, and of "no sense fits"."""
-        shares = self.shares.get(short_form)
-        if in_lower_case:
-            shares = self.shares.get(short_form.lower(), shares)
+        shares = next((self.shares[key] for key in writing.keys(short_form) if key in self.shares), None)
         if shares is None:
             return [0.0] * len(long_forms), 0.0
         *of_senses, of_none = (

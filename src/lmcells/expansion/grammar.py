@@ -225,6 +225,12 @@ def _period_of(match: re.Match[str]) -> str | None:
     return _plural(match["n"], _PARTS[match["parts"]])
 
 
+def _because_of(match: re.Match[str]) -> str | None:
+    """ "AKI 2/2 sepsis"; not a date ("seen 2/2 with", "2/2 and"), nor a part ("in 2/2 nodes", "pupils 2/2")."""
+    before = _WORD_BEFORE_BECAUSE.search(match.string, max(0, match.start() - 24), match.start())
+    return "secondary to" if before is not None and before[1].lower() not in _NO_EFFECTS else None
+
+
 def _glued(match: re.Match[str]) -> str | None:
     """ "10d" is "days", "5y" is "years"; not "2d" and "3d", unless a time is meant."""
     if match["unit"] == "d" and match["n"] in ("2", "3") and not _is_time(match):
@@ -269,6 +275,12 @@ _PERSON_FOLLOWS = re.compile(
     re.I,
 )
 _BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every)\s$", re.I)
+_WORD_BEFORE_BECAUSE = re.compile(r"([A-Za-z]{2,}[A-Za-z\d-]*)\)?[,;]?\s$")
+_NO_EFFECTS = frozenset(
+    "and are at began by date dated day done for from given grade has in is last near of on or pulses pupils received "
+    "reflexes scheduled score seen since started strength test than the through till to until vaccinated was were with "
+    "mon monday tue tues tuesday wed wednesday thu thurs thursday fri friday sat saturday sun sunday".split()
+)
 _PARTS = {"7": "day", "52": "week", "12": "month"}
 _SIDES = {"R": "right", "L": "left"}
 _SIDED = (
@@ -412,6 +424,19 @@ _RULES = _Rules(
         _vital_sign,
         needs=_BEFORE_VALUE,
         flags=0,
+    ),
+    # AKI 2/2 sepsis
+    _Rule(
+        r"(?<=\s)2/2(?=\s(?!(?:and|at|bilat\w*|blood|bottles?|but|by|cm|cultures?|he|i|in|is|it|left|lymph|nodes?|on|or|positive|"
+        r"pt|pts|right|samples?|sets?|she|specimens?|symmetric\w*|then|they|though|tubes?|was|were|when|which|with)\b)[a-z(])",
+        _because_of,
+        needs=" 0/0 ",
+    ),
+    # 39w2d, 28 w 5 d
+    _Rule(
+        r"(?<![\w./-])(?P<w>\d{1,2})\s?w(?:k|ks)?\s?(?P<d>[0-6])\s?d(?![\w/'-])",
+        lambda m: f"{_plural(m['w'], 'week')} {_plural(m['d'], 'day')}",
+        needs="0w0d|0w 0d|0 w 0d|0 w 0 d|0wk0d|0wk 0d|0 wk 0",
     ),
     # 2/52, for 3/7 and 6/12 as British notes count weeks, days and months; not "BP 90/52"
     _Rule(

@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from lmcells.expansion.calibration import OrdinaryReadings, SensePriors
+from lmcells.expansion.calibration import OrdinaryReadings, SensePriors, Writing
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.inventory_files import as_rules
 from lmcells.expansion.layers import LayerLike, extend, shipped_inventory, standalone
@@ -42,14 +42,14 @@ class Lexicon:
     def prior_of(self, mention: Mention) -> tuple[list[float], float]:
         """Return what the priors add to the log-odds of each sense of a mention, and of "no sense fits"."""
         short_form = mention.short_form
-        in_lower_case = mention.text[mention.start : mention.end].islower()
+        writing = Writing.of(mention)
         in_other_case = self._in_other_case(short_form)
         if in_other_case and is_in_capitals(mention.text):
             in_other_case = ()
-        key = short_form, in_lower_case, in_other_case
+        key = short_form, writing, in_other_case
         if key not in self._priors:
             names = [sense.long_form for sense in self.inventory.by_short_form[short_form]]
-            of_senses, of_none = self.priors.of(short_form, names, in_lower_case=in_lower_case)
+            of_senses, of_none = self.priors.of(short_form, names, writing)
             if len(names) == 1:
                 of_none -= _ONE_SENSE
             for index in in_other_case:

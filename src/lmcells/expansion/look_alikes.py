@@ -118,6 +118,8 @@ _SEXES_AND_SIDES = "MFLR"
 
 # Words, names, units and marks.
 _FULL_WORD = re.compile(r"\b(?=[A-Z]*[AEIOUY])[A-Z]{4,}\b")
+_FULL_WORD_BEFORE = re.compile(_FULL_WORD.pattern + r"[ ]$")
+_FULL_WORD_FOLLOWS = re.compile(r"[ ]" + _FULL_WORD.pattern)
 _LOWER_CASE_WORD = re.compile(r"\b[A-Z]?[a-z]{2,}\b")
 _BOUNDARY = re.compile(r"[\n\r\t:|]")
 _SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
@@ -128,7 +130,7 @@ _TITLE_ENDS = (".", "Dr", "Mr", "Mrs", "Ms", "Miss", "Prof")
 _SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
 # Not another short form or a header: "MS. HTN", "MS. PLAN: rest".
 _SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.[ \t]+(?=[A-Z]*[AEIOUY])[A-Z]{3,}\b(?![A-Z ]*:)")
-_AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
+_AFTER_NUMBER = re.compile(r"\d[ \t-]?\Z")
 _PLURAL_BEFORE = re.compile(r"SIS[ ]?\($")
 _DUCT_FOLLOWS = re.compile(r"\s+deferens\b", re.IGNORECASE)
 _SCALE_FOLLOWS = re.compile(VALUE_FOLLOWS.pattern + r"|[ ](?:pain|scale|score)", re.IGNORECASE)
@@ -150,7 +152,10 @@ _IDENTIFIER_FOLLOWS = re.compile(r"_\d*[A-Za-z]|_\d{5}|-[A-Z\d]+-\d{4}")
 _IDENTIFIER_BEFORE = re.compile(r"[A-Z\d]-$")
 _IDENTIFIER_ENDS = re.compile(r"-\d{4}")
 _ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
-_CITY_BEFORE = re.compile(r"(?:[Bb]orn|[Ll]iv|[Rr]ais|[Rr]esid)\w*[ ]in(?:[ ][A-Z][a-z]+){1,3},[ ]$")
+_CITY_BEFORE = re.compile(
+    r"\b(?:from|in|near|of|outside|to)(?:[ ](?!\w*(?:ics|linic|logy|nit|ospital|try|ard)\b)[A-Z][a-z]+){1,3},[ ]$"
+)
+_STATE_ENDS = re.compile(r"[.,;)]|\s*$|[ ](?:and|by|for|on|since|to|where|who|with)\b")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
 _PREFIXES = frozenset("bi co de endo ex mid mis neo non pre pro re sub un".split())
 _REST_FOLLOWS = re.compile(r"-(?!ox)[a-zB]")  # "co-worker", "pro-BNP"; "co-oximetry" is of carbon monoxide
@@ -231,7 +236,10 @@ class LookAlikes:
         if n_full > 3 * n_lower:
             return True
         n_full, n_lower = self._words_around(written, _SENTENCE_END)
-        return n_lower == 0 and n_full >= _A_SENTENCE
+        if n_lower == 0 and n_full >= _A_SENTENCE:
+            return True
+        before, after = self._before(written, _REACH), self._text[written.end : written.end + _REACH]
+        return bool(_FULL_WORD_BEFORE.search(before) and _FULL_WORD_FOLLOWS.match(after))
 
     @cached_property
     def _is_in_capitals(self) -> bool:
@@ -401,10 +409,11 @@ class LookAlikes:
         return _OF_ELECTROCARDIOGRAM[written.stem].match(self._text, written.end) is not None
 
     def _is_state(self, written: Written) -> bool:
-        """ "OR 97338", "lives in Ann Arbor, MI"."""
+        """ "OR 97338", "lives in Ann Arbor, MI"; not "seen in the Clinic, PA to call"."""
         if _ZIP_CODE_FOLLOWS.match(self._text, written.end):
             return True
-        return _CITY_BEFORE.search(self._before(written, _REACH)) is not None
+        in_city = _CITY_BEFORE.search(self._before(written, _REACH)) is not None
+        return in_city and _STATE_ENDS.match(self._text, written.end) is not None
 
     def _is_identifier(self, written: Written) -> bool:
         """ "NM_000458", "LAB-CT-0042"."""

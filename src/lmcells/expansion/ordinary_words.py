@@ -130,7 +130,7 @@ NOT_SHORTHAND = (
     ENGLISH
     | UNITS
     | TITLES
-    | frozenset("ad al de dos ed el em en et ex id la ma re".split())
+    | frozenset("ad al ala de dos ed el em en et ex id la ma re".split())
     | frozenset("aspects dress prism respect vain".split())
 )
 """Words that are short forms only in capitals, among them parts of phrases: "et al", "de novo"."""

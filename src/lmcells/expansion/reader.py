@@ -35,6 +35,7 @@ _SPACE = re.compile(r"\s")
 _BEFORE_LAST_SPACE = re.compile(r".*(?=\s)", re.DOTALL)
 _OPENS_LINE = re.compile(r"(?:^|\n|\b(?:NOTE|Note): )[ \t>*•-]*$")
 _HEADER_FOLLOWS = re.compile(r"[ \t]{0,2}(:|-(?!\w)|-[ \t])(?![ \t]*[<>~]?[ \t]*\d)")
+_VALUE_FOLLOWS = re.compile(r"[ \t]*[:-][ \t]*[<>~]?[ \t]*\d")
 _INNER_SHORT_FORM = re.compile(r"\b[A-Z]{2,6}\b")
 _REACH = 500  # characters of a long section on either side of a short form
 _ALLOWED = "Allowed: (start, end, header), a dict or an object with these, header may be None"
@@ -214,6 +215,8 @@ class NoteReader:
     def _named_by_header(self, text: str, found: Found, section: Section) -> Candidate | None:
         """ "PE:" as a header is the physical exam, by the alias table; so is "DH:" at the start of a line."""
         if found.end <= section.body_start and section.header == text[found.start : found.end]:
+            if _VALUE_FOLLOWS.match(text, found.end) and len(self._senses(found, None)) > 1:
+                return None  # "PPH: 1.2 L" is no history
             sense = self._lookup(found.short_form, section.name) or self._header_sense(found.short_form)[1]
             if sense is None and len(section.header) == 1 and found.short_form not in self._inventory:
                 return Candidate(section.name.lower(), DEFINITION_PRECISION)
@@ -221,7 +224,7 @@ class NoteReader:
             text, max(0, found.start - 12), found.start
         ):
             alias, sense = self._header_sense(found.short_form)
-            may_be_part = alias is None or section.name in (alias.name, *alias.within)
+            may_be_part = alias is None or section.name in ("", alias.name, *alias.within)
             if (alias is None or alias.kind is Kind.PART) and not (sign[1] == ":" and may_be_part):
                 return None
         else:
@@ -235,12 +238,13 @@ class NoteReader:
         have no other sense that names one.
         """
         if short_form not in self._header_senses:
-            aliases = load_aliases()
+            aliases, senses = load_aliases(), self._inventory.by_short_form
             own = find_alias(aliases, short_form)
             kind = own.kind if own else Kind.SECTION
             named = {
                 alias.name: sense
-                for sense in reversed(self._inventory.by_short_form.get(short_form, ()))
+                for written in (short_form.upper(), short_form)  # "vs:" names what "VS:" names
+                for sense in reversed(senses.get(written, ()))
                 for alias in (find_alias(aliases, form) for form in (sense.long_form, *sense.forms))
                 if alias is not None and alias.kind is kind
             }
