@@ -64,7 +64,7 @@ def read_guess(names: dict[str, list[str]]) -> dict[str, Floats]:
             names[short_form], shares, otherwise=0 if written else 100 / len(names[short_form])
         )
         for (short_form, written), shares in said.items()
-        if short_form in names
+        if short_form in names and (written != "lower case" or short_form.lower() not in names)
     }
 
 
@@ -147,13 +147,13 @@ def main() -> None:
         for short_form in expander.inventory.short_forms
     }
     said = read_guess(names)
-    spellings = Counter(short_form.lower() for short_form in names)
+    n_spellings = Counter(short_form.lower() for short_form in names)
     groups = [score_mentions(expander.lexicon(), read_notes(group, options.seed)) for group in GROUPS]
     shares = {}
     for short_form, long_forms in names.items():
         small = short_form.lower()
         numbered = [key for pattern in PATTERNS.values() if (key := pattern.format(short_form)) in said]
-        keys = [*numbered, *([small] if spellings[small] == 1 else []), short_form]
+        keys = [*numbered, *([small] if n_spellings[small] == 1 else []), short_form]
         scores = by_key(short_form, groups, keys)
         if small in keys[:-1] and small not in said and max(map(len, scores.get(small, [[]]))) < MIN_MENTIONS:
             keys.remove(small)

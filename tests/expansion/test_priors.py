@@ -57,6 +57,18 @@ def test_priors_move_senses_and_none_and_say_nothing_of_other_short_forms(tmp_pa
     assert SensePriors.load(tmp_path / "none").shares == {}
 
 
+def test_priors_beside_numbers_are_saved_without_the_names_of_senses(tmp_path: Path) -> None:
+    shares = {
+        "MS": {"morphine": 0.2, "": 0.8},
+        "MS #": {"morphine": 0.9, "": 0.1},
+        "# MS": {"millisecond": 0.9, "": 0.1},
+        "# IV #": {"": 0.5},
+    }
+    SensePriors(shares).save(tmp_path)
+    assert json.loads((tmp_path / "sense_priors.json").read_text()) == shares | {"MS #": [0.9, 0.1]}
+    assert SensePriors.load(tmp_path).shares == shares
+
+
 def test_ways_of_writing_a_short_form_have_priors_of_their_own_where_there_are_any() -> None:
     names = ["heart rate", "hour"]
     shares = {
@@ -96,6 +108,9 @@ def test_ways_of_writing_a_short_form_have_priors_of_their_own_where_there_are_a
         1,
         {"PT": 1},
         {"PT": []},
+        {"PT #": [0.5]},
+        {"PT": {"patient": 0.5}, "PT #": [0.5, 0.5]},
+        {"PT": {"patient": 0.5}, "PT #": [0]},
         {"PT": {}},
         {"PT": {"patient": 0}},
         {"PT": {"patient": "0.5"}},

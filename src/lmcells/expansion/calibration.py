@@ -1,13 +1,12 @@
 """Calibrated probabilities from scores, and when to abstain."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from math import exp, inf, log, log1p
 from operator import mul
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from lmcells.errors import ConfigError, ModelError
 from lmcells.expansion.expansion import LOW_CONFIDENCE, NO_KNOWN_LONG_FORM, NO_SENSE_FITS
 from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.look_alikes import LookAlikes, Written
+from lmcells.expansion.look_alikes import NUMBER_BEFORE, NUMBER_FOLLOWS, LookAlikes, Written
 from lmcells.expansion.ordinary_words import WITH_ORDINARY_READING
 from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.expansion.windows import Mention
@@ -35,8 +34,7 @@ _PRIOR_WEIGHT = 0.8  # of their log-odds, chosen on left-out sentences: the trai
 # Scores and priors both know how common a sense is, so together they are too sure. Of the log-odds that they add up
 # to, chosen on the development halves of judged places, whole notes and everyday sentences:
 _WEIGHT_WITH_PRIORS = 0.8
-_VALUE_FOLLOWS = re.compile(r"[ \t]?[:=<>≤≥~#]{0,2}[ \t]?[<>]?\d")
-_NUMBER_BEFORE = re.compile(r"\d[ \t-]?\Z")
+_MOST_DIGITS = 10  # characters before a short form that may be a number
 ORDINARY_WEIGHTS = (0.8, 1.05, 1.9, 4.09, -7.96)
 
 
@@ -213,9 +211,9 @@ class Writing(NamedTuple):
     def of(cls, mention: Mention) -> Self:
         text, start, end = mention.text, mention.start, mention.end
         pattern = "{}"
-        if _VALUE_FOLLOWS.match(text, end):
+        if NUMBER_FOLLOWS.match(text, end):
             pattern = "{} #"
-        elif _NUMBER_BEFORE.search(text, max(0, start - 2), start):
+        elif NUMBER_BEFORE.search(text, max(0, start - _MOST_DIGITS), start):
             pattern = "# {}"
         return cls(text[start:end].islower(), pattern)
 
@@ -254,8 +252,13 @@ class SensePriors:
         return of_senses, of_none
 
     def save(self, folder: Path) -> None:
-        """Write the priors into a model folder."""
-        write_json(folder / PRIORS, self.shares)
+        """Write the priors into a model folder; beside numbers, shares alone, in the order of the short form's."""
+        saved: dict[str, Any] = dict(self.shares)
+        for key, shares in self.shares.items():
+            plain = self.shares.get(_without_number(key), {})
+            if plain is not shares and list(plain) == list(shares):
+                saved[key] = list(shares.values())
+        write_json(folder / PRIORS, saved)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -263,12 +266,23 @@ class SensePriors:
         path = folder / PRIORS
         try:
             saved = read_json(path) if path.is_file() else {}
-            shares = [share for by_sense in saved.values() for share in by_sense.values()]
-            if all(0 < share <= 1 for share in shares) and all(saved.values()):
-                return cls(saved)
+            shares = {
+                key: dict(zip(saved[_without_number(key)], given, strict=True))
+                if type(given) is list
+                else given
+                for key, given in saved.items()
+            }
+            every = [share for by_sense in shares.values() for share in by_sense.values()]
+            if all(0 < share <= 1 for share in every) and all(shares.values()):
+                return cls(shares)
             problem = "a share is not above 0 and at most 1"
         except (OSError, ValueError, RecursionError):
-            problem = "it is not JSON"
-        except (AttributeError, TypeError):
+            problem = "it is not JSON, or shares are missing"
+        except (AttributeError, KeyError, TypeError):
             problem = "it does not hold the shares of senses"
         raise ModelError(f"{path} is damaged: {problem}. Download the model again.")
+
+
+def _without_number(key: str) -> str:
+    """Return the short form of "MS #" and "# MS"."""
+    return key.removesuffix(" #").removeprefix("# ")

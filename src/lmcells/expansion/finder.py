@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from lmcells.expansion.grammar import is_code
 from lmcells.expansion.inventory import SenseInventory
-from lmcells.expansion.look_alikes import LookAlikes, Written
-from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES
+from lmcells.expansion.look_alikes import NUMBER_FOLLOWS, LookAlikes, Written
+from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES, VALUES
 from lmcells.notes.tokens import (
     NUMBER,
     STOP_WORDS,
@@ -84,6 +84,7 @@ class _Fit(NamedTuple):
     stem: str  # without an ending
     entry: _Entry
     may_be_unit: bool  # it may be the short form after a number
+    needs_value: bool = False  # it is the short form only before one
 
 
 _Longer = list[tuple[_Entry, str, str]]  # entries of several tokens, as written, and the first word of that
@@ -214,9 +215,11 @@ class ShortFormFinder:
         fits, longer = known
         if longer and (found := list(self._longer_fits(text, start, longer))):
             fits = sorted([*found, *fits], key=attrgetter("rank"))
-        for (length, _), stem, entry, may_be_unit in fits:
+        for (length, _), stem, entry, may_be_unit, needs_value in fits:
             first = start - entry.lead
             last = first - length
+            if needs_value and not _has_value(text, first, last):
+                continue
             if not (look_alikes(Written(first, last, stem, may_be_unit)) or is_code(text, first, last)):
                 if "." in stem and text[last : last + 1] == ".":
                     last += 1  # the last dot of "p.o." belongs to it
@@ -237,6 +240,8 @@ class ShortFormFinder:
             if misfit is not None:
                 length = len(stem) if ending in _TIMES else len(written)
                 fits.append(self._fit(-length, misfit + far, stem, entry))
+            elif not self._exact and written in VALUES and entry.plain == written.upper():
+                fits.append(_Fit((-len(written), 3), written, entry, may_be_unit=True, needs_value=True))
         longer = [
             (entry, form, form.split(None, 1)[0].lower())
             for index in self._indices
@@ -313,6 +318,14 @@ def without_overlaps(found: Iterable[Found]) -> list[Found]:
             kept.pop()
         kept.append(each)
     return kept
+
+
+def _has_value(text: str, start: int, end: int) -> bool:
+    """Whether a number follows, with decimals if one precedes: "mg 2", "ca 8.9 mg 2.1", not "25 mg 2 tabs"."""
+    value = NUMBER_FOLLOWS.match(text, end)
+    return value is not None and (
+        bool(value["decimals"]) or not text[max(0, start - 2) : start].strip().isdigit()
+    )
 
 
 def _continues(before: str, character: str) -> bool:

@@ -44,7 +44,7 @@ class Lexicon:
         short_form = mention.short_form
         writing = Writing.of(mention)
         in_other_case = self._in_other_case(short_form)
-        if in_other_case and is_in_capitals(mention.text):
+        if in_other_case and (writing.in_lower_case or is_in_capitals(mention.text)):
             in_other_case = ()
         key = short_form, writing, in_other_case
         if key not in self._priors:

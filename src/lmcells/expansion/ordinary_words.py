@@ -135,6 +135,9 @@ NOT_SHORTHAND = (
 )
 """Words that are short forms only in capitals, among them parts of phrases: "et al", "de novo"."""
 
+VALUES = frozenset("bun k map mg t".split())
+"""Laboratory values and vital signs that in small letters need a number: "k 4.2", not "vitamin k"; "bun 22"."""
+
 
 # Parts of words: split by a scanner ("hemorr hagic", "IDENTIF,IED") or written with a hyphen ("cardio-vascular").
 _BETWEEN_PIECES = (" ", "\n", ",", "-")

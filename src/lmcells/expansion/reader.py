@@ -15,7 +15,7 @@ from lmcells.expansion.grammar import find_codes, find_counted
 from lmcells.expansion.inventory import Sense, SenseInventory, SenseLookup, form_key
 from lmcells.expansion.layers import Allowed, ContextRules
 from lmcells.expansion.letters import LetterSenses
-from lmcells.expansion.look_alikes import LookAlikes, Written
+from lmcells.expansion.look_alikes import NUMBER_FOLLOWS, LookAlikes, Written
 from lmcells.expansion.ordinary_words import NOT_SHORTHAND, WITH_ORDINARY_READING
 from lmcells.expansion.windows import Mention, TokenizedText
 from lmcells.notes.definitions import Definition, find_definitions
@@ -35,7 +35,6 @@ _SPACE = re.compile(r"\s")
 _BEFORE_LAST_SPACE = re.compile(r".*(?=\s)", re.DOTALL)
 _OPENS_LINE = re.compile(r"(?:^|\n|\b(?:NOTE|Note): )[ \t>*•-]*$")
 _HEADER_FOLLOWS = re.compile(r"[ \t]{0,2}(:|-(?!\w)|-[ \t])(?![ \t]*[<>~]?[ \t]*\d)")
-_VALUE_FOLLOWS = re.compile(r"[ \t]*[:-][ \t]*[<>~]?[ \t]*\d")
 _INNER_SHORT_FORM = re.compile(r"\b[A-Z]{2,6}\b")
 _REACH = 500  # characters of a long section on either side of a short form
 _ALLOWED = "Allowed: (start, end, header), a dict or an object with these, header may be None"
@@ -215,7 +214,7 @@ class NoteReader:
     def _named_by_header(self, text: str, found: Found, section: Section) -> Candidate | None:
         """ "PE:" as a header is the physical exam, by the alias table; so is "DH:" at the start of a line."""
         if found.end <= section.body_start and section.header == text[found.start : found.end]:
-            if _VALUE_FOLLOWS.match(text, found.end) and len(self._senses(found, None)) > 1:
+            if NUMBER_FOLLOWS.match(text, found.end) and len(self._senses(found, None)) > 1:
                 return None  # "PPH: 1.2 L" is no history
             sense = self._lookup(found.short_form, section.name) or self._header_sense(found.short_form)[1]
             if sense is None and len(section.header) == 1 and found.short_form not in self._inventory:
