@@ -47,9 +47,6 @@ PASSES = 3
 GUESSED_NONE = 0.1  # share of "no sense fits" in the first guess
 LEAST = 0.003  # share of a sense in the first guess
 GUESS_WEIGHT = 3  # kinds of notes that the first guess counts for
-MOST_OTHERWISE = (
-    0.5  # share of a short form's mentions that its first guess loses to other ways of writing it
-)
 PATTERNS = {"before number": "{} #", "after number": "# {}"}  # as in `Writing`
 
 
@@ -125,13 +122,6 @@ def estimate(scores: list[Floats], guess: Floats, calibration: Calibration) -> F
     return prior
 
 
-def without(general: Floats, others: list[tuple[float, Floats]]) -> Floats:
-    """Return the shares of a short form without those of other ways of writing it, which are parts of its mentions."""
-    scale = min(1.0, MOST_OTHERWISE / max(LEAST, sum(part for part, _ in others)))
-    left = np.maximum(general - sum(scale * part * shares for part, shares in others), LEAST)
-    return left / left.sum()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -158,14 +148,9 @@ def main() -> None:
         if small in keys[:-1] and small not in said and max(map(len, scores.get(small, [[]]))) < MIN_MENTIONS:
             keys.remove(small)
             scores = by_key(short_form, groups, keys)
-        n_mentions = max(1, sum(len(each) for of_key in scores.values() for each in of_key))
-        general = said.get(short_form)
-        if general is not None and numbered:
-            parts = [sum(map(len, scores.get(key, []))) / n_mentions for key in numbered]
-            general = without(general, [(part, said[key]) for part, key in zip(parts, numbered, strict=True)])
         for key in keys:
             of_groups = scores.get(key, [[] for _ in groups])
-            guess = said.get(key, general) if key != short_form else general
+            guess = said.get(key, said.get(short_form))
             if guess is not None:
                 found = [guess] * GUESS_WEIGHT + [
                     estimate(each, guess, expander.calibration) for each in of_groups
