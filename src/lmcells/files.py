@@ -96,9 +96,11 @@ def clear_work_folder(work: Path, plan: str) -> None:
 
 
 def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
-    """Write a value as JSON, atomically."""
+    """Write a value as JSON, atomically; without `indent`, as small as possible."""
+    separators = (",", ":") if indent is None else None
     with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(value, ensure_ascii=False, indent=indent) + "\n", encoding="utf-8")
+        written = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+        temporary.write_text(written + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:

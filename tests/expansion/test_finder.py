@@ -120,6 +120,7 @@ def test_the_inventory_s_own_spelling_comes_first() -> None:
     [
         "NO EVIDENCE OF FRACTURE IS SEEN AS WELL",
         "ALLERGIES: NO KNOWN DRUG ALLERGIES",
+        "SHE SHOULD FAST OR REST at home, then drink",
     ],
 )
 def test_among_words_in_capitals_a_function_word_is_a_word(text: str) -> None:
@@ -419,6 +420,20 @@ def test_a_unit_is_found_where_the_inventory_has_it_as_a_sense() -> None:
 def test_a_heart_rate_after_a_number_is_no_hour() -> None:
     assert short_forms("Resp: 18 HR: 66, RR 18 HR 66") == ["HR", "RR", "HR"]
     assert short_forms("inhaled NO, OCT of the retina") == ["NO", "OCT"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("k 4.2, bun 22", ["K", "BUN"]),
+        ("ca 8.9 mg 2.1 t: 98.6", ["MG", "T"]),
+        ("25 mg 2 tabs, 5 mg, in mg", []),
+        ("vitamin k, a bun, the map, type t", []),
+    ],
+)
+def test_laboratory_values_in_small_letters_need_a_number(text: str, expected: list[str]) -> None:
+    find = ShortFormFinder(["K", "BUN", "MG", "T", "MAP"])
+    assert [short_form for _, short_form in found(text, find)] == expected
 
 
 def test_intravenous_is_found_beside_the_numerals() -> None:
