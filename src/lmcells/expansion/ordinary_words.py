@@ -128,7 +128,7 @@ WITH_ORDINARY_READING = ENGLISH - AFTER_NUMBERS
 """Words that in capitals may be the word itself."""
 NOT_SHORTHAND = (
     ENGLISH
-    | UNITS
+    | (UNITS - {"nd"})  # "nt/nd"
     | TITLES
     | frozenset("ad al ala de dos ed el em en et ex id la ma re".split())
     | frozenset("aspects dress prism respect vain".split())
