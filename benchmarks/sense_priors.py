@@ -143,11 +143,12 @@ def main() -> None:
     for short_form, long_forms in names.items():
         small = short_form.lower()
         numbered = [key for pattern in PATTERNS.values() if (key := pattern.format(short_form)) in said]
-        keys = [*numbered, *([small] if n_spellings[small] == 1 else []), short_form]
+        keys = [*numbered, short_form]
+        if small != short_form and n_spellings[small] == 1:
+            of_small = by_key(short_form, groups, [*keys, small]).get(small, [])
+            if small in said or any(len(each) >= MIN_MENTIONS for each in of_small):
+                keys.append(small)
         scores = by_key(short_form, groups, keys)
-        if small in keys[:-1] and small not in said and max(map(len, scores.get(small, [[]]))) < MIN_MENTIONS:
-            keys.remove(small)
-            scores = by_key(short_form, groups, keys)
         for key in keys:
             of_groups = scores.get(key, [[] for _ in groups])
             guess = said.get(key, said.get(short_form))
@@ -156,11 +157,9 @@ def main() -> None:
                     estimate(each, guess, expander.calibration) for each in of_groups
                 ]
             else:
-                guess = first_guess(long_forms, {}, otherwise=1)
+                guess, many = first_guess(long_forms, {}, otherwise=1), MIN_MENTIONS
                 found = [
-                    estimate(each, guess, expander.calibration)
-                    for each in of_groups
-                    if len(each) >= MIN_MENTIONS
+                    estimate(each, guess, expander.calibration) for each in of_groups if len(each) >= many
                 ]
             if found:
                 rounded = [float(f"{share:.2g}") for share in np.mean(found, axis=0).clip(1e-4)]
