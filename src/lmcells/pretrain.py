@@ -17,9 +17,10 @@ from lmcells.expansion.inventory_files import load_inventory
 from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.long_forms import with_plurals, wordings
 from lmcells.files import FolderFormat
-from lmcells.language_model.config import load_language_model_configuration
+from lmcells.language_model.config import LanguageModelConfig, load_language_model_configuration
 from lmcells.language_model.folder import FORMAT as LANGUAGE_MODEL
 from lmcells.language_model.folder import save_language_model
+from lmcells.model import ModelConfig
 from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.pretrained.folder import FORMAT as CELL_MODEL
 from lmcells.pretrained.folder import model_folder
@@ -171,9 +172,8 @@ def _train_elmo(
     elmo = load_language_model_configuration(**given)
     if scorer is not None:
         running["evaluate"] = scorer.elmo
-    result = train_language_model(
-        corpus, model_config=elmo.model_config(corpus), settings=elmo.training, **running
-    )
+    config = LanguageModelConfig(**elmo.model, n_words=len(corpus.words))
+    result = train_language_model(corpus, model_config=config, settings=elmo.training, **running)
     _remove_if(CELL_MODEL, output)
     save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
     return TrainedModel(output, result.model, result.record)
@@ -195,7 +195,7 @@ def _train_cells(
     dtype: StoredDtype,
     say: Callable[[str], None],
 ) -> TrainedModel:
-    from lmcells.training import train as train_cells
+    from lmcells.training.cells import train as train_cells
 
     adaptation = None
     if from_model is not None:
@@ -208,7 +208,13 @@ def _train_cells(
     )
     settings, metadata = cells.training, cells.training.metadata
     if adaptation is None:
-        model_config = cells.model_config(corpus)
+        model_kind = cells.model.get("kind", "lmc")
+        model_config = ModelConfig(
+            **cells.model,
+            n_words=len(corpus.word_counts),
+            n_metadata=0 if model_kind == "bsg" else corpus.n_metadata(metadata),
+            n_categories=corpus.n_metadata("category") if model_kind == "mbsge" else 0,
+        )
     else:
         usual = load_configuration(preset=ADAPT).model
         changed = {name: value for name, value in cells.model.items() if usual[name] != value}

@@ -28,9 +28,10 @@ from lmcells.language_model.model import LanguageModel
 from lmcells.language_model.train import EarlyStopping, train_language_model
 from lmcells.language_model.windows import cut_windows
 from lmcells.pretrain import train
-from lmcells.training import Progress, TrainingDiverged, TrainingResult, TrainingStopped
+from lmcells.training import Progress, TrainingDiverged, TrainingStopped
 from lmcells.training.checkpoint import load_newest
 from lmcells.training.distributed import CHUNKS, derived_seed
+from lmcells.training.loop import TrainingResult
 from lmcells.training.metrics import read_metrics
 
 KINDS = pytest.mark.parametrize("kind", ["transformer", "bilstm"])
