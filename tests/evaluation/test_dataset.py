@@ -84,12 +84,6 @@ def test_a_broken_row_is_reported_with_its_line_and_reason(tmp_path: Path, line:
     assert report.first_seen[reason] == "d.jsonl:3"
 
 
-def test_counts_add_up(tmp_path: Path) -> None:
-    (tmp_path / "d.jsonl").write_text("\n".join([row(), *(line for line, _ in BROKEN)]))
-    examples, report = read(tmp_path / "d.jsonl")
-    assert (len(examples), report.n_seen) == (1, 1 + len(BROKEN))
-
-
 def test_a_file_without_an_example_is_refused_without_quoting_it(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").write_text("the patient is Mr. Smith\n")
     with pytest.raises(FormatError, match=r"has no examples \(line 1: not JSON\)") as caught:
