@@ -175,7 +175,7 @@ def _train_elmo(
     config = LanguageModelConfig(**elmo.model, n_words=len(corpus.words))
     result = train_language_model(corpus, model_config=config, settings=elmo.training, **running)
     _remove_if(CELL_MODEL, output)
-    save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
+    save_language_model(result.model, output, corpus=corpus, training=result.record)
     return TrainedModel(output, result.model, result.record)
 
 
