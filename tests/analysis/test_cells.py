@@ -13,6 +13,7 @@ from analysis.planted import LOG_VARIANCE, SECTIONS, WORDS
 from lmcells.analysis.cells import (
     WordCells,
     expected_sections,
+    expected_word_vectors,
     expected_words,
     kl_divergence,
 )
@@ -101,7 +102,7 @@ def test_every_word_and_section_has_the_moments_of_its_mixture(
 
 
 def test_the_views_of_words_agree_on_their_expected_meaning(model: PretrainedModel) -> None:
-    np.testing.assert_allclose(WordCells(model).expected.mean, expected_words(model).mean, atol=1e-6)
+    np.testing.assert_allclose(WordCells(model).expected.mean, expected_word_vectors(model), atol=1e-6)
 
 
 def test_what_was_not_counted_has_null_metadata_or_nothing(model: PretrainedModel) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmcells.analysis.cells import expected_sections, expected_words
+from lmcells.analysis.cells import expected_sections, expected_word_vectors
 from lmcells.analysis.vectors import NamedVectors, section_vectors, unique_names, word_vectors, write_vectors
 from lmcells.errors import InputError
 from lmcells.pretrained import PretrainedModel
@@ -46,7 +46,7 @@ def test_gensim_finds_the_expected_meanings_of_a_model(
 ) -> None:
     keyed = pytest.importorskip("gensim.models", reason="gensim is not installed").KeyedVectors
     for vectors, expected, names in (
-        (word_vectors(model), expected_words(model).mean, model.words),
+        (word_vectors(model), expected_word_vectors(model), model.words),
         (section_vectors(model), expected_sections(model).mean[1:], model.sections[1:]),
     ):
         path = tmp_path / f"{len(names)}{ending}"

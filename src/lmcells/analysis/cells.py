@@ -63,6 +63,11 @@ def expected_sections(model: PretrainedModel) -> Expectation:
     return _moments(sections, words, counts, cells=lambda rows, parts: prior(parts, rows), shape=shape)
 
 
+def expected_word_vectors(model: PretrainedModel) -> Floats:
+    """The expected meaning of every word: (V, d)."""
+    return expected_words(model).mean
+
+
 def _moments(
     rows: AnyIds,
     parts: AnyIds,

@@ -1,6 +1,6 @@
 """Mixtures of isotropic Gaussians, and how far apart they are.
 
-KL(p || q) of mixtures has no closed form. `sampled_divergences` draws from p, is unbiased and has a standard error. The
+KL(p || q) of mixtures has no closed form. `sampled_divergence` draws from p, is unbiased and has a standard error. The
 others start from the divergences D of single components (Hershey and Olsen, 2007, compare them):
 
     matched      sum_a p_a ( D(a || b(a)) + log p_a / q_b(a) ),  b(a) = argmin_b D(a || b) - log q_b
@@ -68,6 +68,13 @@ class GaussianMixture:
         return self.within + self.between
 
     @property
+    def covariance(self) -> Floats:
+        """The covariance of a draw: (d, d)."""
+        offsets = self.means - self.mean
+        covariance: Floats = (self.weights * offsets.T) @ offsets + self.within * np.eye(self.dim)
+        return covariance
+
+    @property
     def n_effective(self) -> float:
         """The effective number of components: exp(entropy of the weights)."""
         return float(np.exp(-(self.weights @ np.log(self.weights))))
@@ -133,13 +140,17 @@ def entropy(p: GaussianMixture, told: MonteCarlo) -> MonteCarlo:
     return told._replace(value=told.value + float(p.weights @ of_components))
 
 
-def sampled_divergences(
-    p: GaussianMixture, others: Sequence[GaussianMixture], *, n_samples: int = N_SAMPLES, random: Random = 0
-) -> list[MonteCarlo]:
-    """KL(p || q) of each other mixture q in nats, by the same draws from p; exact between single Gaussians.
+def sampled_divergence(
+    p: GaussianMixture, q: GaussianMixture, *, n_samples: int = N_SAMPLES, random: Random = 0
+) -> MonteCarlo:
+    """KL(p || q) in nats by draws from p; near 0 the estimate may be below 0; exact between single Gaussians."""
+    return sampled_divergences(p, [q], n_samples=n_samples, random=random)[0]
 
-    Near 0 the estimate may be below 0.
-    """
+
+def sampled_divergences(
+    p: GaussianMixture, others: Sequence[GaussianMixture], *, n_samples: int, random: Random
+) -> list[MonteCarlo]:
+    """KL(p || q) of each other mixture q, by the same draws from p."""
     points = p.sample(n_samples, random=random)
     own = p.log_density(points)
     found = []
