@@ -29,27 +29,13 @@ for pool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from nltk.tokenize.destructive import NLTKWordTokenizer
 
+from end_to_end import COLUMNS
 from lmcells.corpus.build import build_corpus
-from lmcells.corpus.corpus import Manifest
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.notes.tokens import STOP_WORDS
 from locations import notes_or_examples
 
-REPOSITORY = Path(__file__).parent.parent
-NOTEEVENTS = [
-    "ROW_ID",
-    "SUBJECT_ID",
-    "HADM_ID",
-    "CHARTDATE",
-    "CHARTTIME",
-    "STORETIME",
-    "CATEGORY",
-    "DESCRIPTION",
-    "CGID",
-    "ISERROR",
-    "TEXT",
-]
 PAPER_REGEX = re.compile(r"(?:^|\s{4,}|\n)[\d.#]{0,4}\s*([A-Z][A-z0-9/ ]+[A-z]:)")
 
 
@@ -62,7 +48,7 @@ def write_noteevents(path: Path, texts: Iterable[str]) -> None:
     """Write notes in MIMIC-III's format."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
-        writer.writerow(NOTEEVENTS)
+        writer.writerow(COLUMNS)
         for number, text in enumerate(texts, start=1):
             writer.writerow([number, 1, 1, "2101-01-01", "", "", "Nursing", "Report", "", "", text])
 
@@ -103,11 +89,11 @@ def prepare_with_nltk(notes: Path, output: Path) -> int:
     return len(tokens)
 
 
-def prepare(notes: Path, output: Path, *, sections: str, workers: int = 1) -> Manifest:
+def prepare(notes: Path, output: Path, *, sections: str) -> None:
     """Build a corpus, replacing the last one."""
     shutil.rmtree(output, ignore_errors=True)
     settings = CorpusSettings(sections=sections)  # type: ignore[arg-type]
-    return build_corpus(notes, output=output, settings=settings, workers=workers).manifest
+    build_corpus(notes, output=output, settings=settings)
 
 
 def timed(run: Callable[[], object]) -> float:
