@@ -49,7 +49,7 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
     for name, text in {"CASI": "".join(casi), "CASI_FORMS": forms, "CASI_SECTIONS": sections}.items():
         (tmp_path / name).write_text(text)
         monkeypatch.setenv(name, str(tmp_path / name))
-    return plan_steps(load_protocol(CONFIG, checks_models=False), Workspace(tmp_path / "out"))
+    return plan_steps(load_protocol(CONFIG), Workspace(tmp_path / "out"))
 
 
 def test_rows_that_cannot_be_read_are_told_with_the_first_place(steps: Steps, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_notes_that_an_earlier_share_held_out_are_forgotten(tmp_path: Path) -> N
     config = write_protocol(tmp_path)
 
     def tested_and_trained() -> tuple[set[str], set[str]]:
-        steps = plan_steps(load_protocol(config, checks_models=False), Workspace(tmp_path / "out"))
+        steps = plan_steps(load_protocol(config), Workspace(tmp_path / "out"))
         assert execute(steps, steps.matching(["dataset", "corpus"]))
         examples = read_dataset(steps.workspace.dataset("reverse"), report=ReadReport())
         trained = Corpus.open(steps.workspace.corpus("main")).metadata_names("document")
@@ -98,7 +98,7 @@ def test_notes_that_an_earlier_share_held_out_are_forgotten(tmp_path: Path) -> N
 def test_what_is_licensed_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MIMIC_NOTES", "CASI", "CASI_FORMS", "CASI_SECTIONS", "BERT_FOLDER"):
         monkeypatch.delenv(name, raising=False)
-    steps = plan_steps(load_protocol(CONFIG, checks_models=False), Workspace(tmp_path))
+    steps = plan_steps(load_protocol(CONFIG), Workspace(tmp_path))
     said = {name: steps.state(name) for name in ("dataset/casi-senses", "dataset/casi", "corpus/leaky")}
     assert "University of Minnesota" in said["dataset/casi-senses"][1]
     assert "physionet.org/content/mimiciii/1.4/. Then: export MIMIC_NOTES=PATH" in said["corpus/leaky"][1]
@@ -106,7 +106,7 @@ def test_what_is_licensed_is_asked_for_by_name(tmp_path: Path, monkeypatch: pyte
 
 
 def test_how_notes_are_read_decides_the_corpus_and_packing_does_not(tmp_path: Path) -> None:
-    protocol = load_protocol(write_protocol(tmp_path), checks_models=False)
+    protocol = load_protocol(write_protocol(tmp_path))
     workspace = Workspace(tmp_path / "out")
 
     def step(**changes: Any) -> Step:
