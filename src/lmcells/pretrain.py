@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, MissingExtra, nearest
+from lmcells.evaluation.evaluate import BEST, TrainingScorer
 from lmcells.expansion.calibration import CALIBRATION, PRIORS
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.inventory_files import load_inventory
@@ -25,15 +26,13 @@ from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.pretrained.folder import FORMAT as CELL_MODEL
 from lmcells.pretrained.folder import model_folder
 from lmcells.pretrained.save import StoredDtype
-from lmcells.training import TrainingWarning, load_configuration
+from lmcells.training import Progress, TrainingSettings, TrainingWarning, load_configuration
 from lmcells.training.configuration import ADAPT, DEFAULT_PRESET, Overrides
 
 if TYPE_CHECKING:
-    from lmcells.evaluation.evaluate import TrainingScorer
     from lmcells.language_model.model import LanguageModel
     from lmcells.model import CellModel
     from lmcells.pretrained.phrase_store import PhraseStore
-    from lmcells.training import Progress, TrainingSettings
     from lmcells.training.prototypes import Prototypes
 
 ELMO = "elmo"
@@ -112,8 +111,6 @@ def train(
     }
     scorer = None
     if evaluate:
-        from lmcells.evaluation.evaluate import BEST, TrainingScorer
-
         scorer = TrainingScorer(
             list(map(Path, evaluate)),
             inventories=list(map(Path, senses)),
@@ -143,14 +140,14 @@ def train(
         )
 
 
-def _advising(say: Callable[[str], None], *, is_adapting: bool) -> Callable[["Progress"], None]:
+def _advising(say: Callable[[str], None], *, is_adapting: bool) -> Callable[[Progress], None]:
     """Forward progress reports; if training on a CPU will take long, also say what suits the machine better."""
     others = ["--preset tuned (no phrases)", "fewer --epochs", "a GPU"]
     if not is_adapting:
         others.insert(0, "--from default (adapts the shipped model)")
     is_told = False
 
-    def report(progress: "Progress") -> None:
+    def report(progress: Progress) -> None:
         nonlocal is_told
         text = str(progress)
         if progress.seconds_left is not None and not is_told:
@@ -163,7 +160,7 @@ def _advising(say: Callable[[str], None], *, is_adapting: bool) -> Callable[["Pr
 
 
 def _train_elmo(
-    corpus: Corpus, output: Path, running: dict[str, Any], *, scorer: "TrainingScorer | None", **given: Any
+    corpus: Corpus, output: Path, running: dict[str, Any], *, scorer: TrainingScorer | None, **given: Any
 ) -> TrainedModel:
     from lmcells.language_model.train import train_language_model
 
@@ -190,7 +187,7 @@ def _train_cells(
     file: Path | None,
     overrides: Overrides,
     known: Sequence[SenseInventory],
-    scorer: "TrainingScorer | None",
+    scorer: TrainingScorer | None,
     max_prototypes: int | None,
     dtype: StoredDtype,
     say: Callable[[str], None],
@@ -267,7 +264,7 @@ def _train_cells(
     return TrainedModel(output, model, record)
 
 
-def _require_consistent(settings: "TrainingSettings", *, is_adapting: bool) -> None:
+def _require_consistent(settings: TrainingSettings, *, is_adapting: bool) -> None:
     """Refuse settings that have no effect without --from, or break what it makes."""
     if not is_adapting and settings.initial_share:
         found = f"training.initial_share is {settings.initial_share}, but no model is adapted"
