@@ -126,14 +126,8 @@ def write_notes(shop: Workshop, path: Path) -> None:
 
 def make_corpus(shop: Workshop) -> None:
     """Prepare the training text and that of the last step, and pack both for the way to another machine."""
-    lmcells(
-        "prepare",
-        *shop.repeated_files(),
-        *shop.counts("corpus"),
-        *shop.reading,
-        "--output",
-        shop.at("corpus"),
-    )
+    counts = shop.counts("corpus")
+    lmcells("prepare", *shop.repeated_files(), *counts, *shop.reading, "--output", shop.at("corpus"))
     write_notes(shop, notes := shop.at("notes.jsonl"))
     lmcells(
         "prepare", *WRITTEN, notes, *shop.counts("finishing"), "--stop-words", "--output", shop.at("written")
@@ -164,14 +158,8 @@ def train(shop: Workshop) -> None:
     """Train and build the store of phrases."""
     settings = shop.config["training"]
     epochs = ("--epochs", settings["epochs"], "--seed", shop.seed)
-    store = (
-        "--dtype",
-        "int8",
-        "--prototypes",
-        settings["prototypes"],
-        "--long-forms",
-        shop.at("long_forms.csv"),
-    )
+    store = ("--dtype", "int8", "--prototypes", settings["prototypes"])
+    store += ("--long-forms", shop.at("long_forms.csv"))
     lmcells(
         "train", unpacked(shop, "corpus"), *epochs, *uncounted(shop), *store, "--output", shop.at("trained")
     )
@@ -209,13 +197,8 @@ def calibrate(shop: Workshop) -> None:
     """Fit probabilities and thresholds on examples in training text."""
     settings = shop.config["calibration"]
     if not shop.at("examples.jsonl").exists():
-        drawn = (
-            "--inventory",
-            SHIPPED_INVENTORY,
-            "--max-per-sense",
-            settings["max_per_sense"],
-            "--spelled-forms",
-        )
+        drawn = ("--inventory", SHIPPED_INVENTORY, "--spelled-forms")
+        drawn += ("--max-per-sense", settings["max_per_sense"])
         files = [shop.file(name) for name in settings["text"]]
         lmcells("dataset", "reverse", *files, *drawn, "--output", shop.at("examples.jsonl"))
     given = ("--dataset", shop.at("examples.jsonl"), "--inventory", SHIPPED_INVENTORY)

@@ -34,7 +34,6 @@ from lmcells import Expander
 from lmcells.notes.readers import ReadReport, read_notes
 from locations import notes_or_examples
 
-REPOSITORY = Path(__file__).parent.parent
 N_BERT = 48  # mentions that BERT ranks
 SECTIONIZER = """\
 import json, sys, time, warnings

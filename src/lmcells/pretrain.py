@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, MissingExtra, nearest
+from lmcells.evaluation.evaluate import BEST, TrainingScorer
 from lmcells.expansion.calibration import CALIBRATION, PRIORS
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.inventory_files import load_inventory
 from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.long_forms import with_plurals, wordings
 from lmcells.files import FolderFormat
-from lmcells.language_model.config import load_language_model_configuration
+from lmcells.language_model.config import LanguageModelConfig, load_language_model_configuration
 from lmcells.language_model.folder import FORMAT as LANGUAGE_MODEL
 from lmcells.language_model.folder import save_language_model
+from lmcells.model import ModelConfig
 from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.pretrained.folder import FORMAT as CELL_MODEL
 from lmcells.pretrained.folder import model_folder
 from lmcells.pretrained.save import StoredDtype
-from lmcells.training import TrainingWarning, load_configuration
+from lmcells.training import Progress, TrainingSettings, TrainingWarning, load_configuration
 from lmcells.training.configuration import ADAPT, DEFAULT_PRESET, Overrides
 
 if TYPE_CHECKING:
-    from lmcells.evaluation.evaluate import TrainingScorer
     from lmcells.language_model.model import LanguageModel
     from lmcells.model import CellModel
     from lmcells.pretrained.phrase_store import PhraseStore
-    from lmcells.training import Progress, TrainingSettings
     from lmcells.training.prototypes import Prototypes
 
 ELMO = "elmo"
@@ -111,8 +111,6 @@ def train(
     }
     scorer = None
     if evaluate:
-        from lmcells.evaluation.evaluate import BEST, TrainingScorer
-
         scorer = TrainingScorer(
             list(map(Path, evaluate)),
             inventories=list(map(Path, senses)),
@@ -142,14 +140,14 @@ def train(
         )
 
 
-def _advising(say: Callable[[str], None], *, is_adapting: bool) -> Callable[["Progress"], None]:
+def _advising(say: Callable[[str], None], *, is_adapting: bool) -> Callable[[Progress], None]:
     """Forward progress reports; if training on a CPU will take long, also say what suits the machine better."""
     others = ["--preset tuned (no phrases)", "fewer --epochs", "a GPU"]
     if not is_adapting:
         others.insert(0, "--from default (adapts the shipped model)")
     is_told = False
 
-    def report(progress: "Progress") -> None:
+    def report(progress: Progress) -> None:
         nonlocal is_told
         text = str(progress)
         if progress.seconds_left is not None and not is_told:
@@ -162,7 +160,7 @@ def _advising(say: Callable[[str], None], *, is_adapting: bool) -> Callable[["Pr
 
 
 def _train_elmo(
-    corpus: Corpus, output: Path, running: dict[str, Any], *, scorer: "TrainingScorer | None", **given: Any
+    corpus: Corpus, output: Path, running: dict[str, Any], *, scorer: TrainingScorer | None, **given: Any
 ) -> TrainedModel:
     from lmcells.language_model.train import train_language_model
 
@@ -171,11 +169,10 @@ def _train_elmo(
     elmo = load_language_model_configuration(**given)
     if scorer is not None:
         running["evaluate"] = scorer.elmo
-    result = train_language_model(
-        corpus, model_config=elmo.model_config(corpus), settings=elmo.training, **running
-    )
+    config = LanguageModelConfig(**elmo.model, n_words=len(corpus.words))
+    result = train_language_model(corpus, model_config=config, settings=elmo.training, **running)
     _remove_if(CELL_MODEL, output)
-    save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
+    save_language_model(result.model, output, corpus=corpus, training=result.record)
     return TrainedModel(output, result.model, result.record)
 
 
@@ -190,12 +187,12 @@ def _train_cells(
     file: Path | None,
     overrides: Overrides,
     known: Sequence[SenseInventory],
-    scorer: "TrainingScorer | None",
+    scorer: TrainingScorer | None,
     max_prototypes: int | None,
     dtype: StoredDtype,
     say: Callable[[str], None],
 ) -> TrainedModel:
-    from lmcells.training import train as train_cells
+    from lmcells.training.cells import train as train_cells
 
     adaptation = None
     if from_model is not None:
@@ -208,7 +205,13 @@ def _train_cells(
     )
     settings, metadata = cells.training, cells.training.metadata
     if adaptation is None:
-        model_config = cells.model_config(corpus)
+        model_kind = cells.model.get("kind", "lmc")
+        model_config = ModelConfig(
+            **cells.model,
+            n_words=len(corpus.word_counts),
+            n_metadata=0 if model_kind == "bsg" else corpus.n_metadata(metadata),
+            n_categories=corpus.n_metadata("category") if model_kind == "mbsge" else 0,
+        )
     else:
         usual = load_configuration(preset=ADAPT).model
         changed = {name: value for name, value in cells.model.items() if usual[name] != value}
@@ -261,7 +264,7 @@ def _train_cells(
     return TrainedModel(output, model, record)
 
 
-def _require_consistent(settings: "TrainingSettings", *, is_adapting: bool) -> None:
+def _require_consistent(settings: TrainingSettings, *, is_adapting: bool) -> None:
     """Refuse settings that have no effect without --from, or break what it makes."""
     if not is_adapting and settings.initial_share:
         found = f"training.initial_share is {settings.initial_share}, but no model is adapted"

@@ -54,11 +54,6 @@ def test_divergence_is_the_one_of_torch_and_of_the_formula(
     np.testing.assert_allclose(found, by_dimension.numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_divergence_from_itself_is_zero(shipped_cells: WordCells) -> None:
-    some = shipped_cells.of(np.arange(50), "PLAN")
-    assert (kl_divergence(some, some) == 0).all()
-
-
 def test_cells_are_the_planted_ones(cells: WordCells) -> None:
     under = cells.of(id_of(cells, "history"), "family history")
     np.testing.assert_allclose(under.mean[0], np.add(WORDS["history"], SECTIONS["FAMILY HISTORY"]), atol=1e-5)

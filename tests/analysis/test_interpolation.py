@@ -148,14 +148,6 @@ def test_long_forms_under_null_metadata_are_single_cells(model: PretrainedModel)
     assert [learnt[name] for name in names] == pytest.approx(expected.tolist(), abs=1e-5)
 
 
-def test_the_learnt_weight_by_hand_is_the_learnt_weight(shipped_ranker: PosteriorRanker) -> None:
-    window = read_window(shipped_ranker, "MG", text=TEXT)
-    section = np.array([shipped_ranker.model.section_ids["MEDICATIONS"]])
-    learnt = cells(shipped_ranker.model, window, section)
-    by_hand = cells(shipped_ranker.model, window, section, gate=learnt.gate)
-    np.testing.assert_allclose(by_hand.mean, learnt.mean, atol=1e-6)
-
-
 def test_without_words_the_paper_ranking_reads_the_short_form_itself(model: PretrainedModel) -> None:
     ranker = section_ranker(model, INVENTORY)
     null = np.array([NULL])

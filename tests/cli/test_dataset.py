@@ -168,42 +168,9 @@ def test_an_inventory_that_never_occurs_is_an_error(dataset: Run, notes: Path, t
     assert "no example was found in 3 notes" in err
 
 
-def test_a_dataset_does_not_take_the_place_of_its_notes(dataset: Run, notes: Path, inventory: Path) -> None:
-    dataset("reverse", notes, "--inventory", inventory, "--output", notes, code=2)
-    assert len(notes.read_text().splitlines()) == len(NOTES)
-
-
-@pytest.mark.parametrize("kind", ["casi", "reverse"])
-def test_help_has_an_example(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["dataset", kind, "--help"])
-    assert caught.value.code == 0
-    assert f"lmcells dataset {kind} " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("flag", ["--inventory", "--inv", "--out"])
-def test_an_abbreviated_flag_is_refused(
-    casi: Path, inventory: Path, tmp_path: Path, flag: str, capsys: pytest.CaptureFixture[str]
+def test_no_part_of_a_split_is_replaced_unless_told(
+    dataset: Run, notes: Path, inventory: Path, tmp_path: Path
 ) -> None:
-    """`--inventory` once was short for `--inventory-output`, and replaced the inventory it named."""
-    before = inventory.read_bytes()
-    with pytest.raises(SystemExit) as stopped:
-        main(["dataset", "casi", str(casi), "--output", str(tmp_path / "casi.jsonl"), flag, str(inventory)])
-    assert stopped.value.code == 2
-    assert f"unrecognized arguments: {flag}" in capsys.readouterr().err
-    assert inventory.read_bytes() == before
-
-
-def test_nothing_is_replaced_unless_told(
-    dataset: Run, casi: Path, notes: Path, inventory: Path, tmp_path: Path
-) -> None:
-    before = inventory.read_bytes()
-    output = tmp_path / "new.jsonl"
-    _, err = dataset("casi", casi, "--output", output, "--inventory-output", inventory, code=2)
-    assert "--inventory-output" in err
-    assert inventory.read_bytes() == before
-    assert not output.exists()
-
     kept = tmp_path / "rs.all.jsonl"
     kept.write_text("kept")
     split = (

@@ -205,22 +205,14 @@ def test_uncertainty_has_words_and_intervals(capsys: pytest.CaptureFixture[str])
         (["uncertainty", "pt", "--min-count", "1"], "Prior variance"),
     ],
 )
-def test_figures_are_written_once(
+def test_figures_are_written_over_old_ones(
     arguments: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "figure.svg"
-    assert inspect(*arguments, "--output", str(output)) == 0
+    output.write_text("old")
+    assert inspect(*arguments, "--output", str(output), "--overwrite") == 0
     assert text in output.read_text(encoding="utf-8")
     assert capsys.readouterr().err == ""
-    code = inspect(*arguments, "--output", str(output))
-    assert_refused(code, capsys, command="inspect", message="already exists")
-
-
-def test_a_figure_is_replaced_with_overwrite(tmp_path: Path) -> None:
-    (tmp_path / "figure.svg").write_text("old")
-    asked = ("PT", "--section", "LABS", "--output", str(tmp_path / "figure.svg"), "--overwrite")
-    assert inspect("interpolate", *asked) == 0
-    assert "prothrombin time" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

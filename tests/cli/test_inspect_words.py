@@ -147,10 +147,3 @@ def test_what_cannot_be_used_is_refused(
 ) -> None:
     code = inspect(*arguments, "--model", model)
     assert_refused(code, capsys, command="inspect", message=message)
-
-
-@pytest.mark.parametrize("view", ["neighbors", "senses", "sections"])
-def test_help_has_an_example(view: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        inspect(view, "--help")
-    assert f"\n  lmcells inspect {view} " in capsys.readouterr().out

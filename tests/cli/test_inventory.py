@@ -148,13 +148,6 @@ def test_find_refuses_notes_that_are_not_there(tmp_path: Path, capsys: pytest.Ca
     assert_refused(find(tmp_path / "nowhere"), capsys, command="inventory", message="nowhere does not exist")
 
 
-def test_find_refuses_a_count_below_one(letters: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        find(letters, "--min-count", 0)
-    assert stopped.value.code == 2
-    assert "--min-count: found '0', allowed: a whole number of 1 or more" in capsys.readouterr().err
-
-
 def test_check_says_how_each_sense_is_known(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(folder, "--json") == 0
     printed = json.loads(capsys.readouterr().out)

@@ -14,7 +14,7 @@ from lmcells.corpus import CorpusSettings, build
 from lmcells.corpus.build import build_corpus
 from lmcells.corpus.shard import batch_notes, build_shard, distinct
 from lmcells.corpus.statistics import stable_order
-from lmcells.errors import ConfigError, FormatError, InputError
+from lmcells.errors import FormatError, InputError
 from lmcells.notes import spelled_out
 from lmcells.notes.readers import opening
 from lmcells.notes.tokens import iterate_tokens
@@ -294,14 +294,6 @@ def test_definitions_are_not_looked_for_when_nothing_is_spelled_out(
     corpus_of(tmp_path, FAT_MASS)
     with pytest.raises(AssertionError):
         corpus_of(tmp_path, FAT_MASS, spelled_out=0.5)
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
-def test_a_share_beyond_zero_to_one_is_refused(tmp_path: Path, share: float) -> None:
-    with pytest.raises(
-        ConfigError, match=r"spelled_out is .*; allowed: a finite number of at least 0 and at most 1"
-    ):
-        corpus_of(tmp_path, FAT_MASS, spelled_out=share)
 
 
 @given(st.lists(st.one_of(st.integers(0, 20), st.integers(0, 2**64 - 1))))

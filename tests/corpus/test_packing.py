@@ -79,8 +79,6 @@ def test_sizes_that_its_content_does_not_have_take_no_memory(
 
 def test_nothing_is_overwritten(corpus: Corpus, packed: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="already exists"):
-        pack_corpus(corpus, packed)
-    with pytest.raises(InputError, match="already exists"):
         unpack_corpus(packed, corpus.folder)
     with pytest.raises(CorpusError, match=r"nowhere\.packed does not exist"):
         unpack_corpus(tmp_path / "nowhere.packed", tmp_path / "corpus")

@@ -38,7 +38,7 @@ def without(key: str) -> str:
 
 def test_a_dataset_survives_a_file(tmp_path: Path) -> None:
     examples = [GOOD, Example("b", "MS", 0, 2, "MS", None, "multiple sclerosis", "notes/2")]
-    assert write_dataset(tmp_path / "new" / "d.jsonl", iter(examples)) == 2
+    write_dataset(tmp_path / "new" / "d.jsonl", iter(examples))
     read_back, report = read(tmp_path / "new" / "d.jsonl")
     assert read_back == examples
     assert report.n_read == 2
@@ -82,12 +82,6 @@ def test_a_broken_row_is_reported_with_its_line_and_reason(tmp_path: Path, line:
     assert examples == [GOOD, GOOD]
     assert report.skipped == {reason: 1}
     assert report.first_seen[reason] == "d.jsonl:3"
-
-
-def test_counts_add_up(tmp_path: Path) -> None:
-    (tmp_path / "d.jsonl").write_text("\n".join([row(), *(line for line, _ in BROKEN)]))
-    examples, report = read(tmp_path / "d.jsonl")
-    assert (len(examples), report.n_seen) == (1, 1 + len(BROKEN))
 
 
 def test_a_file_without_an_example_is_refused_without_quoting_it(tmp_path: Path) -> None:

@@ -17,10 +17,8 @@ from lmcells.evaluation.evaluate import evaluate, predict
 from lmcells.evaluation.metrics import measure
 from lmcells.evaluation.rankers import make_ranker, window_words
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.expander import Expander
 from lmcells.expansion.long_form_moments import LongFormOccurrences
 from lmcells.expansion.ranking import CellRanker, Ranker
-from lmcells.expansion.windows import Mention
 from lmcells.model import count_parameters
 from lmcells.pretrained import PretrainedModel
 
@@ -94,22 +92,6 @@ def test_section_mle_can_be_counted_on_a_dataset(tmp_path: Path) -> None:
     assert np.ptp(scores[1]) < 1e-6
     assert named.knows is not None
     assert [named.knows(section) for section in ("Plan:", "far from all")] == [True, False]
-
-
-@pytest.mark.parametrize("section", ["PLAN", "plan:", "a header that no model knows", None])
-def test_evaluation_ranks_what_the_expander_ranks(
-    models: dict[str, PretrainedModel], section: str | None
-) -> None:
-    text = "gait PT stairs"
-    expander = Expander(models["lmc"], INVENTORY, calibration=Calibration())
-    (found,) = expander(text, sections=[(0, len(text), section)])
-    scores = make_ranker(str(models["lmc"].folder), INVENTORY, examples=[]).scores(
-        [Mention(text, 5, 7, "PT", section)]
-    )[0]
-    probability_of = {each.long_form: each.probability for each in found.candidates}
-    expected = np.exp(scores) / np.exp(scores).sum()
-    names = [sense.long_form for sense in INVENTORY.senses("PT")]
-    np.testing.assert_allclose([probability_of[name] for name in names], expected, rtol=1e-5)
 
 
 def test_all_models_share_the_words_of_a_window(models: dict[str, PretrainedModel], corpus: Corpus) -> None:

@@ -9,7 +9,8 @@ from lmcells.corpus import Corpus
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.model import ModelConfig
 from lmcells.pretrained import PretrainedModel, save_pretrained
-from lmcells.training import TrainingSettings, train
+from lmcells.training import TrainingSettings
+from lmcells.training.cells import train
 from lmcells.training.prototypes import build_prototypes
 
 SETTINGS = TrainingSettings(

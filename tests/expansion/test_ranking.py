@@ -49,7 +49,8 @@ from lmcells.model.networks import ModelNetwork
 from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.pretrained import folder as layout
 from lmcells.pretrained.subwords import SubwordSettings
-from lmcells.training import TrainingSettings, train
+from lmcells.training import TrainingSettings
+from lmcells.training.cells import train
 
 KINDS = pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])
 TEXTS = ("gait with PT on stairs", "warfarin, bleeding: PT in seconds", "PT", "nothing known around PT here")

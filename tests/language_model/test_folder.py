@@ -144,25 +144,23 @@ def test_one_kind_of_folder_is_not_taken_for_another(saved: Path) -> None:
 
 def test_only_a_language_model_is_overwritten(corpus: Corpus, copy: Path, tmp_path: Path) -> None:
     model = small_model(len(corpus.words), seed=9)
-    with pytest.raises(InputError, match="already exists"):
-        save_language_model(model, copy, corpus=corpus)
-    save_language_model(model, copy, corpus=corpus, overwrite=True)
+    save_language_model(model, copy, corpus=corpus, training={})
     texts = texts_of([["pain"]])
     assert torch.equal(load_language_model(copy).model.mean_states(texts), model.mean_states(texts))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("mine")
     with pytest.raises(InputError, match="is not overwritten"):
-        save_language_model(model, tmp_path / "mine", corpus=corpus, overwrite=True)
+        save_language_model(model, tmp_path / "mine", corpus=corpus, training={})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "mine"]
 
 
 def test_what_cannot_be_a_model_is_not_saved(corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="the model has 3 words"):
-        save_language_model(small_model(3), tmp_path / "model", corpus=corpus)
+        save_language_model(small_model(3), tmp_path / "model", corpus=corpus, training={})
     model = small_model(len(corpus.words))
     model.vocabulary.biases.weight.data[0] = float("nan")
     with pytest.raises(ModelError, match="not finite"):
-        save_language_model(model, tmp_path / "model", corpus=corpus)
+        save_language_model(model, tmp_path / "model", corpus=corpus, training={})
     assert not any(tmp_path.iterdir())
 
 

@@ -50,11 +50,6 @@ def test_a_wrong_setting_is_refused_where_it_is_written(settings: dict[str, obje
     assert str(refusal.value) == message
 
 
-def test_a_changed_copy_is_checked_too() -> None:
-    with pytest.raises(ConfigError, match="window is 0"):
-        dataclasses.replace(ModelConfig(n_words=100, n_metadata=10), window=0)
-
-
 def test_only_the_ensemble_has_centers_beyond_words() -> None:
     assert ModelConfig(kind="lmc", n_words=100, n_metadata=10).n_centers == 100
     assert ModelConfig(kind="bsg", n_words=100).n_centers == 100

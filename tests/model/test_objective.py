@@ -7,7 +7,7 @@ from torch.func import functional_call
 
 import lmcells.model.recurrence
 from lmcells.model import Batch, Loss, SectionDraws
-from lmcells.model.recurrence import carried_lstm
+from lmcells.model.recurrence import aligned_lstm
 from model.loop_reference import slow_loss
 from model.tiny import gradients_of, tiny_batch, tiny_config, tiny_draws, tiny_model
 
@@ -37,12 +37,12 @@ def test_the_static_shapes_of_the_gpu_give_the_same_loss_and_gradients(
     model = tiny_model()
     batch, draws = tiny_batch(model.config), tiny_draws(model.config)
     packed = model.loss(batch, draws).total
-    monkeypatch.setattr(lmcells.model.recurrence, "bidirectional_lstm", carried_lstm)
-    carried = model.loss(batch, draws).total
-    torch.testing.assert_close(packed, carried)
-    of_packed, of_carried = gradients_of(model, packed.sum()), gradients_of(model, carried.sum())
+    monkeypatch.setattr(lmcells.model.recurrence, "bidirectional_lstm", aligned_lstm)
+    aligned = model.loss(batch, draws).total
+    torch.testing.assert_close(packed, aligned)
+    of_packed, of_aligned = gradients_of(model, packed.sum()), gradients_of(model, aligned.sum())
     for name, gradient in of_packed.items():
-        torch.testing.assert_close(gradient, of_carried[name])
+        torch.testing.assert_close(gradient, of_aligned[name])
 
 
 @KINDS
@@ -124,13 +124,13 @@ def test_a_masked_center_keeps_its_prior() -> None:
 
 
 @KINDS
-@pytest.mark.parametrize("lstm", ["packed", "carried"])
+@pytest.mark.parametrize("lstm", ["packed", "aligned"])
 @pytest.mark.usefixtures("bf16_without_amx")
 def test_bf16_gives_nearly_the_same_loss_and_finite_gradients(
     kind: str, lstm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if lstm == "carried":
-        monkeypatch.setattr(lmcells.model.recurrence, "bidirectional_lstm", carried_lstm)
+    if lstm == "aligned":
+        monkeypatch.setattr(lmcells.model.recurrence, "bidirectional_lstm", aligned_lstm)
     sizes = {"n_words": 50, "cell_dim": 100, "embedding_dim": 100, "hidden_dim": 64, "window": 10}
     model = tiny_model(kind, dtype=torch.float32, **sizes)
     batch, draws = tiny_batch(model.config, n_rows=32), tiny_draws(model.config)

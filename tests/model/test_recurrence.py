@@ -10,8 +10,6 @@ from lmcells.model.recurrence import (
     BidirectionalLstm,
     LstmWeights,
     aligned_lstm,
-    bidirectional_lstm,
-    carried_lstm,
     packed_lstm,
 )
 from model.loop_reference import run_lstm
@@ -20,7 +18,7 @@ INPUT, CONSTANT, HIDDEN = 3, 2, 4
 MASKS = st.integers(0, 7).flatmap(
     lambda steps: st.lists(st.lists(st.booleans(), min_size=steps, max_size=steps), min_size=1, max_size=5)
 )
-IMPLEMENTATIONS = pytest.mark.parametrize("run", [bidirectional_lstm, packed_lstm, carried_lstm])
+IMPLEMENTATIONS = pytest.mark.parametrize("run", [packed_lstm, aligned_lstm])
 Run = Callable[..., Tensor]
 
 
@@ -59,15 +57,6 @@ def test_absent_positions_are_as_if_cut_out(run: Run, rows: list[list[bool]]) ->
     mask, lstm = torch.tensor(rows, dtype=torch.bool), some_lstm()
     inputs, constant = random_input(mask)
     states = run(inputs, mask, weights_of(lstm), constant=constant)
-    torch.testing.assert_close(states, compacted(lstm, inputs, mask, constant))
-
-
-@settings(max_examples=60)
-@given(rows=MASKS.filter(lambda rows: len(rows[0]) > 0))
-def test_absent_positions_are_as_if_cut_out_by_the_librarys_lstm_too(rows: list[list[bool]]) -> None:
-    mask, lstm = torch.tensor(rows, dtype=torch.bool), some_lstm()
-    inputs, constant = random_input(mask)
-    states = aligned_lstm(inputs, mask, weights_of(lstm), constant=constant)
     torch.testing.assert_close(states, compacted(lstm, inputs, mask, constant))
 
 

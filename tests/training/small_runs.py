@@ -11,8 +11,10 @@ import torch
 from corpora import corpus_of
 from lmcells.corpus import Corpus
 from lmcells.model import CellModel, ModelConfig
-from lmcells.training import TrainingResult, TrainingSettings, loop, train
+from lmcells.training import TrainingSettings, loop
+from lmcells.training.cells import train
 from lmcells.training.device_corpus import Chunk
+from lmcells.training.loop import TrainingResult
 
 # Reports by the clock would make a run's metrics depend on how busy the machine is.
 loop._FIRST_SECONDS = loop._REPORT_SECONDS = float("inf")

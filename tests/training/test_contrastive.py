@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from lmcells.corpus import Corpus
 from lmcells.model import CellModel
-from lmcells.training import train
+from lmcells.training.cells import train
 from lmcells.training.contrastive import contrastive_loss, info_nce, phrase_loss
 from lmcells.training.device_corpus import Chunk
 from lmcells.training.sampler import LoadedChunk, ShardReader

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from lmcells.errors import ConfigError
-from lmcells.training import distributed, train
+from lmcells.training import distributed
+from lmcells.training.cells import train
 from lmcells.training.checkpoint import load_newest
 from lmcells.training.distributed import best_threads, choose_device
 from lmcells.training.metrics import read_metrics
@@ -24,7 +25,7 @@ import sys
 from pathlib import Path
 from training.small_runs import tiny_config, tiny_settings
 from lmcells.corpus import Corpus
-from lmcells.training import train
+from lmcells.training.cells import train
 corpus = Corpus.open(sys.argv[1])
 train(corpus, model_config=tiny_config(corpus, dropout=0.0), settings=tiny_settings(**{settings}),
       output=Path(sys.argv[2]), device="cpu")

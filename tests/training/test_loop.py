@@ -16,8 +16,10 @@ import torch
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError, ModelError
 from lmcells.model import CellModel, Gaussian, Windows, kl_divergence
-from lmcells.training import Progress, TrainingDiverged, TrainingResult, TrainingSettings, train
+from lmcells.training import Progress, TrainingDiverged, TrainingSettings
+from lmcells.training.cells import train
 from lmcells.training.checkpoint import load_newest, newest_step
+from lmcells.training.loop import TrainingResult
 from lmcells.training.metrics import TrainingFailed, read_metrics
 from lmcells.training.task import Adam, Clock, clip_gradients
 from training.small_runs import planted_corpus, tiny_config, tiny_settings

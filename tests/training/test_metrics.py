@@ -65,19 +65,6 @@ def test_without_tensorboard_training_writes_its_metrics_all_the_same(
     assert lines_of(tmp_path)[-2]["prior_divergence"] > 0
 
 
-def test_steps_rise_across_a_resume(corpus: Corpus, tmp_path: Path) -> None:
-    run(corpus, tmp_path, epochs=1, report_steps=3)
-    before = lines_of(tmp_path)
-    run(corpus, tmp_path, epochs=2, report_steps=3, resume=True)
-    lines = lines_of(tmp_path)
-    assert lines[: len(before)] == before
-    reports = [line for line in lines if "evaluation" not in line]
-    for name in ("step", "centers", "seconds"):
-        values = [line[name] for line in reports]
-        assert values == sorted(set(values)), name
-    assert reports[-1]["centers"] == 2 * corpus.tokens.size
-
-
 def test_a_half_written_last_line_is_dropped(tmp_path: Path) -> None:
     (tmp_path / METRICS).write_text('{"step": 1}\n{"step": 2}\n{"st')
     with MetricsLog(tmp_path, from_step=2) as log:

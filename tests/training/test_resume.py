@@ -16,8 +16,9 @@ from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, FormatError
 from lmcells.files import read_tensors
 from lmcells.model import CellModel
-from lmcells.training import Progress, TrainingResult, TrainingStopped
+from lmcells.training import Progress, TrainingStopped
 from lmcells.training.checkpoint import DamagedCheckpoint, State, load_newest, write_checkpoint
+from lmcells.training.loop import TrainingResult
 from lmcells.training.metrics import read_metrics
 from training.small_runs import planted_corpus, tiny_run
 

@@ -47,16 +47,6 @@ def test_a_preset_names_every_setting(preset: str) -> None:
     assert {field.name for field in fields(TrainingSettings)} == set(TABLES.keys["training"])
 
 
-def test_the_default_preset_is_the_best_measured() -> None:
-    configuration = load_configuration()
-    training = configuration.training
-    assert configuration.model["embedding_std"] == 0.1
-    assert (configuration.model["masked_span_dim"], configuration.model["masked_span_reach"]) == (512, 4)
-    assert (training.batch_size, training.learning_rate, training.smoothing) == (4096, 3e-3, 0.0)
-    assert training.contrastive_weight == 5.0
-    assert training.contrastive_reads_all
-
-
 def test_a_file_goes_over_the_preset_and_flags_over_both(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('preset = "paper"\n[model]\nwindow = 5\n[training]\nepochs = 7\nseed = 3\n')

@@ -140,7 +140,7 @@ def compare(marginals: Sequence[Marginal], *, n_samples: int = N_SAMPLES, seed: 
         p, others = marginal.mixture, [*marginals[:number], *marginals[number + 1 :]]
         told = information(p, n_samples=n_samples, random=seed)
         row = Row(marginal.to_dict(), n_distinct=float(np.exp(told.value)))
-        row["entropy"] = entropy(p, n_samples=n_samples, random=seed)._asdict()
+        row["entropy"] = entropy(p, told)._asdict()
         measured.append(Row(row, information=told._asdict()))
         drawn = sampled_divergences(p, [q.mixture for q in others], n_samples=n_samples, random=random)
         for q, sampled in zip(others, drawn, strict=True):

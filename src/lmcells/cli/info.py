@@ -122,7 +122,7 @@ def _most_frequent(words: list[str], counts: npt.NDArray[np.integer]) -> Table:
 def _pack(options: argparse.Namespace) -> None:
     corpus = Corpus.open(options.corpus, verify=True)
     with explain_unwritable(options.output):
-        n_bytes = pack_corpus(corpus, options.output, overwrite=options.overwrite)
+        n_bytes = pack_corpus(corpus, options.output)
     rows = [("tokens", corpus.manifest.sizes["n_tokens"]), ("bytes", n_bytes)]
     print_result(options, {"packed": str(options.output), "bytes": n_bytes}, [(str(options.output), rows)])
 

@@ -36,7 +36,7 @@ def _run(options: argparse.Namespace) -> None:
         os.environ["LMCELLS_DATA"] = str(options.data.absolute())  # for the processes of steps as well
     worker = [sys.executable, "-m", "lmcells", "reproduce", "--config", str(config), "--output", str(output)]
     steps = plan_steps(
-        load_protocol(options.config, checks_models=not options.worker),
+        load_protocol(options.config),
         Workspace(output),
         device=options.device,
         worker=lambda step: [*worker, "--worker", "--only", step],

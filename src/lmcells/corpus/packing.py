@@ -17,7 +17,7 @@ import numpy as np
 from lmcells.corpus import corpus as files
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest, create_array, map_array
 from lmcells.corpus.statistics import create_occurrences, place_occurrences, write_section_statistics
-from lmcells.errors import CorpusError, InputError
+from lmcells.errors import CorpusError
 from lmcells.files import atomic_folder, atomic_write
 
 _BLOCK = 1 << 22  # numbers
@@ -32,10 +32,8 @@ _BROKEN = (
 )
 
 
-def pack_corpus(corpus: Corpus, output: Path, *, overwrite: bool = False) -> int:
+def pack_corpus(corpus: Corpus, output: Path) -> int:
     """Write a corpus to one file and return its size in bytes."""
-    if output.exists() and not overwrite:
-        raise InputError(f"{output} already exists. Choose another output, or replace it with --overwrite.")
     output.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(output) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_LZMA) as archive:
         for name in (files.MANIFEST, *corpus.manifest.files):

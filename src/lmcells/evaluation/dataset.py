@@ -71,16 +71,13 @@ def read_dataset(path: Path, *, report: ReadReport) -> Iterator[Example]:
         raise FormatError(f"{what}. A dataset is JSON lines, made by: lmcells dataset")
 
 
-def write_dataset(path: Path, examples: Iterable[Example]) -> int:
-    """Write examples atomically, one per line; return how many."""
-    n_written = 0
+def write_dataset(path: Path, examples: Iterable[Example]) -> None:
+    """Write examples atomically, one per line."""
     with explain_unwritable(f"dataset {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
             for example in examples:
                 file.write(json.dumps(asdict(example), ensure_ascii=False) + "\n")
-                n_written += 1
-    return n_written
 
 
 _TYPES: dict[str, tuple[type, ...]] = dict.fromkeys(Example.__dataclass_fields__, (str,))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from lmcells.corpus.corpus import RADIUS
 from lmcells.errors import MissingExtra, ModelError
 from lmcells.evaluation.predictions import Floats
 from lmcells.expansion.inventory import Sense, SenseInventory
@@ -113,23 +112,14 @@ def elmo_ranker(pretrained: "PretrainedLanguageModel", inventory: SenseInventory
 
 
 def transformer_ranker(
-    encoder: "PretrainedEncoder",
-    inventory: SenseInventory,
-    *,
-    words: Iterable[str] | None = None,
-    radius: int = RADIUS,
+    encoder: "PretrainedEncoder", inventory: SenseInventory, *, words: Iterable[str] | None = None
 ) -> CosineRanker[str]:
     """Read the window as written, with its stop words, case and punctuation.
 
     The window spans ten `words` on each side, not counting stop words, as for the paper's models; None is any word.
     """
-    read = WindowReader(None if words is None else dict.fromkeys(words, 0), radius=radius)
-    return CosineRanker(
-        inventory,
-        window=read.text_of,
-        alternatives=lambda sense: sense.forms,
-        encode=encoder.encode,
-    )
+    read = WindowReader(None if words is None else dict.fromkeys(words, 0))
+    return CosineRanker(inventory, read.text_of, lambda sense: sense.forms, encoder.encode)
 
 
 class PretrainedEncoder:

@@ -32,6 +32,7 @@ from lmcells.expansion.inventory_files import InventoryLike, load_inventory
 from lmcells.expansion.long_form_moments import LongFormOccurrences
 from lmcells.expansion.ranking import Ranker, Ranking, best_ranker
 from lmcells.files import atomic_folder, read_json, write_json
+from lmcells.language_model.folder import PretrainedLanguageModel, save_language_model
 from lmcells.notes.note import given_id
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel, save_pretrained
@@ -276,7 +277,6 @@ class TrainingScorer:
 
     def elmo(self, model: "LanguageModel", hours: float) -> Scores:
         """Score a language model, on the device where it trains."""
-        from lmcells.language_model.folder import PretrainedLanguageModel, save_language_model
         from lmcells.model import count_parameters
 
         manifest = {"settings": self._corpus.manifest.settings}
@@ -285,8 +285,7 @@ class TrainingScorer:
 
             def save() -> Path:
                 folder, record = Path(temporary) / "model", {"parameters": count_parameters(model)}
-                if not folder.exists():
-                    save_language_model(model, folder, corpus=self._corpus, training=record)
+                save_language_model(model, folder, corpus=self._corpus, training=record)
                 return folder
 
             return self._score(partial(elmo_ranker, as_saved), hours, save)

@@ -198,13 +198,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(each) for each in p]
 
 
-def compare_all(
-    models: Sequence[Predictions], *, n_rounds: int = 10_000, n_resamples: int = 2_000, seed: int = 0
-) -> list[Comparison]:
+def compare_all(models: Sequence[Predictions], *, n_rounds: int, n_resamples: int) -> list[Comparison]:
     """Every pair of models by every metric; randomisation p-values, Holm-corrected over the pairs of a metric."""
     pairs = list(combinations(models, 2))
-    p_values = [randomisation_test(*pair, n_rounds=n_rounds, seed=seed) for pair in pairs]
-    intervals = [paired_bootstrap(*pair, n_resamples=n_resamples, seed=seed) for pair in pairs]
+    p_values = [randomisation_test(*pair, n_rounds=n_rounds) for pair in pairs]
+    intervals = [paired_bootstrap(*pair, n_resamples=n_resamples) for pair in pairs]
     found = []
     for name in METRICS:
         adjusted = holm([of_pair[name] for of_pair in p_values])

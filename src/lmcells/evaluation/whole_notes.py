@@ -211,8 +211,8 @@ def evaluate_notes(
     resume: bool = False,
     take_out: bool = False,
     seed: int = 0,
-    on_progress: Callable[[str, int], None] | None = None,
-    on_warning: Callable[[str], None] | None = None,
+    on_progress: Callable[[str, int], None] = lambda *_: None,
+    on_warning: Callable[[str], None] = lambda _: None,
 ) -> list[WholeNoteScores]:
     """Score models on whole notes with marked short forms, end to end.
 
@@ -223,9 +223,8 @@ def evaluate_notes(
     """
     report = ReadReport()
     marked = list(read_marked_notes(Path(notes), report=report))
-    if on_warning is not None:
-        for reason, n in report.skipped.items():
-            on_warning(f"{n:,} notes skipped: {reason} (first at {report.first_seen[reason]})")
+    for reason, n in report.skipped.items():
+        on_warning(f"{n:,} notes skipped: {reason} (first at {report.first_seen[reason]})")
     if not marked:
         raise FormatError(f"{notes} has no note with marked short forms. docs/data.md describes the format.")
     senses = shipped_inventory() if inventory is None else load_inventory(inventory)
@@ -251,8 +250,7 @@ def evaluate_notes(
                             around = note.text[max(0, each.start - 40) : each.end + 40]
                             row = {"model": model, "id": note.id, **asdict(each), "text": around}
                             print(json.dumps(row, ensure_ascii=False), file=told, flush=True)
-                if on_progress is not None:
-                    on_progress(model, number)
+                on_progress(model, number)
             scores = summarize(model, judged, seed=seed)
             if take_out and model not in (DICTIONARY, SCISPACY):
                 error = calibration_error_without_senses(model, marked, senses)

@@ -89,6 +89,6 @@ TABLES = SettingTables(
     table="language_model",
     model=LanguageModelConfig,
     training=LanguageModelSettings,
-    sizes={"n_words": lambda corpus, _kind, _metadata: len(corpus.words)},
+    sizes=("n_words",),
 )
 load_language_model_configuration = TABLES.load

@@ -75,22 +75,15 @@ def read_folder(folder: Path) -> tuple[LanguageModelConfig, dict[str, Any]]:
 
 
 def save_language_model(
-    model: "LanguageModel",
-    folder: Path | str,
-    *,
-    corpus: Corpus,
-    training: Mapping[str, Any] = {},
-    overwrite: bool = False,
+    model: "LanguageModel", folder: Path, *, corpus: Corpus, training: Mapping[str, Any]
 ) -> None:
-    """Write a model folder, which appears only when it is complete.
+    """Write a model folder, which appears only when it is complete, in the place of any other language model.
 
-    `training` is whatever should be known about the training, as plain JSON data. With `overwrite` an existing
-    language model is replaced.
+    `training` is whatever should be known about the training, as plain JSON data.
     """
-    folder = Path(folder)
-    FORMAT.require_free(folder, overwrite=overwrite)
+    FORMAT.require_free(folder, overwrite=True)
     require_corpus_of(corpus, "words", model.config.n_words, len(corpus.words))
-    with atomic_folder(folder, overwrite=overwrite) as temporary:
+    with atomic_folder(folder, overwrite=True) as temporary:
         weights = stored_weights(model.state_dict(), "float32")
         write_tensors(temporary / WEIGHTS, weights, metadata={"format": "pt"})
         write_json(temporary / VOCABULARY, corpus.words)
@@ -99,19 +92,18 @@ def save_language_model(
             "tokenizer": layout.TOKENIZER,
             "language_model": model.config.to_dict(),
             "corpus": corpus_record(corpus),
-            "training": dict(training),
+            "training": training,
             "files": FORMAT.describe_files(temporary),
         }
         FORMAT.write_index(temporary, body)
 
 
-def load_language_model(folder: Path | str) -> PretrainedLanguageModel:
+def load_language_model(folder: Path) -> PretrainedLanguageModel:
     """Open a model folder; every checksum is compared, and no random number is drawn."""
     import torch
 
     from lmcells.language_model.model import LanguageModel
 
-    folder = Path(folder)
     config, saved = read_folder(folder)
     words = layout.load_names(folder / VOCABULARY, expected=config.n_words, distinct=True)
     try:

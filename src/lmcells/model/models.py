@@ -138,8 +138,7 @@ def create_model(config: ModelConfig) -> CellModel:
     return CLASS_OF[config.kind](config)
 
 
-def count_parameters(module: nn.Module, *, embeddings: bool = False) -> int:
-    """Number of parameters; without `embeddings`, only those outside the embedding tables, as the paper counts."""
+def count_parameters(module: nn.Module) -> int:
+    """Number of parameters outside the embedding tables, as the paper counts."""
     total = sum(parameter.numel() for parameter in module.parameters())
-    tables = sum(table.weight.numel() for table in module.modules() if isinstance(table, nn.Embedding))
-    return total if embeddings else total - tables
+    return total - sum(table.weight.numel() for table in module.modules() if isinstance(table, nn.Embedding))

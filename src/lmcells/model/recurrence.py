@@ -1,7 +1,7 @@
-"""A bidirectional LSTM over sequences with absent positions: one contract, three ways to compute it.
+"""A bidirectional LSTM over sequences with absent positions: one contract, two ways to compute it.
 
-`bidirectional_lstm` states the contract and chooses: `packed_lstm` on the CPU, `aligned_lstm` (cuDNN) on a GPU,
-`carried_lstm` where shapes must not depend on the data, as under torch.compile.
+`bidirectional_lstm` states the contract and chooses: `packed_lstm` on the CPU, `aligned_lstm` where shapes must not
+depend on the data: on a GPU, and under torch.compile.
 """
 
 import math
@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
-from lmcells.model.gaussian import at_least_float32, full_precision
+from lmcells.model.gaussian import full_precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,51 +57,16 @@ def bidirectional_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, co
       the absent ones had been cut out: wherever they are, what `inputs` holds there changes nothing;
     - the state at an absent position is zero, and so is the gradient of `inputs` there.
     """
-    run = carried_lstm
-    if not torch.compiler.is_compiling():
-        if inputs.device.type == "cpu":
-            run = packed_lstm
-        elif inputs.device.type == "cuda" and inputs.shape[1]:
-            run = aligned_lstm
+    on_cpu = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
+    run = packed_lstm if on_cpu else aligned_lstm
     return run(inputs, mask, weights, constant=constant)
-
-
-def carried_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
-    """`bidirectional_lstm` with static shapes: an absent position passes both states on unchanged."""
-    (batch, steps, width), hidden_dim = inputs.shape, weights.hidden.shape[-1]
-    if steps == 0:
-        return inputs.new_zeros(batch, 0, 2 * hidden_dim)
-    both = weights.input.flatten(0, 1)  # (2, 4H, I + C) -> (8H, I + C)
-    gates = functional.linear(inputs, both[:, :width])  # (B, T, I) -> (B, T, 8H)
-    gates = gates + functional.linear(constant, both[:, width:], weights.bias.flatten()).unsqueeze(1)
-    gates = _in_reading_order(gates.view(batch, steps, 2, -1).permute(1, 2, 0, 3))  # -> (T, 2, B, 4H)
-    present = _in_reading_order(torch.stack([mask.T, mask.T], dim=1)).unsqueeze(-1)  # (B, T) -> (T, 2, B, 1)
-
-    recurrent = weights.hidden.transpose(1, 2)  # (2, H, 4H)
-    hidden = gates.new_zeros(2, batch, hidden_dim)
-    cell = at_least_float32(hidden)
-    states = []
-    for step in range(steps):
-        summed = torch.baddbmm(gates[step], hidden, recurrent)  # (2, B, 4H)
-        enter, keep, candidate, leave = summed.chunk(4, dim=-1)  # (2, B, H) each
-        next_cell = keep.sigmoid() * cell + enter.sigmoid() * candidate.tanh()
-        next_hidden = (leave.sigmoid() * next_cell.tanh()).to(gates.dtype)
-        cell = torch.where(present[step], next_cell, cell)
-        hidden = torch.where(present[step], next_hidden, hidden)
-        states.append(hidden)
-    in_text_order = _in_reading_order(torch.stack(states))  # (T, 2, B, H)
-    joined = in_text_order.permute(2, 0, 1, 3).flatten(2)  # -> (B, T, 2H)
-    return joined.masked_fill(~mask.unsqueeze(-1), 0.0)
-
-
-def _in_reading_order(sequence: Tensor) -> Tensor:
-    """Reverse the second direction in time, (T, 2, ...) -> (T, 2, ...); it is its own inverse."""
-    return torch.stack([sequence[:, 0], sequence[:, 1].flip(0)], dim=1)
 
 
 def aligned_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
     """`bidirectional_lstm` by torch's own LSTM: each direction reads the present words first, the absent last."""
     batch, steps, _ = inputs.shape
+    if steps == 0:
+        return inputs.new_zeros(batch, 0, 2 * weights.hidden.shape[-1])
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else inputs.dtype
     lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
     rank = (mask.cumsum(dim=1) - 1).clamp_min(0)  # (B, T), of a present position among the present

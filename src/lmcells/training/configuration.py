@@ -1,13 +1,12 @@
 """Merge a preset, a TOML file and `table.key=value` overrides into one checked configuration; the later wins."""
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, nearest
 from lmcells.model import ModelConfig
 from lmcells.training.settings import TrainingSettings
@@ -22,7 +21,6 @@ PRESETS = ("paper", "tuned", DEFAULT_PRESET, ADAPT)
 Overrides = Iterable[str] | Mapping[str, Any]
 """`table.key=value` as text, or `{"table.key": value}`."""
 Tables = dict[str, dict[str, Any]]
-C = TypeVar("C", bound="DataclassInstance")
 S = TypeVar("S", bound="DataclassInstance")
 
 _FLAG = "--set"
@@ -30,30 +28,23 @@ _NONE = "none"  # how TOML, which has no null, writes one
 
 
 @dataclass(frozen=True, kw_only=True)
-class Configuration(Generic[C, S]):
+class Configuration(Generic[S]):
     """A model's settings, without the sizes that come from a corpus, and how it is trained."""
 
     model: Mapping[str, Any]
     training: S
-    tables: "SettingTables[C, S]" = field(repr=False)
-
-    def model_config(self, corpus: Corpus) -> C:
-        """The model's settings with the sizes of a corpus."""
-        kind, metadata = self.model.get("kind", "lmc"), getattr(self.training, "metadata", "")
-        sizes = {name: size(corpus, kind, metadata) for name, size in self.tables.sizes.items()}
-        return self.tables.model(**self.model, **sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettingTables(Generic[C, S]):
+class SettingTables(Generic[S]):
     """The tables that configure a kind of model: its own, and [training]. Their dataclasses check the values."""
 
     package: str  # the presets are in its folder `presets`
     presets: tuple[str, ...]
     table: str  # [model] or [language_model]
-    model: type[C]
+    model: "type[DataclassInstance]"
     training: type[S]
-    sizes: Mapping[str, Callable[[Corpus, str, str], int]]  # from corpus, kind of model and kind of metadata
+    sizes: tuple[str, ...]  # of the model, which come from a corpus and cannot be set
 
     @property
     def keys(self) -> dict[str, dict[str, Any]]:
@@ -70,7 +61,7 @@ class SettingTables(Generic[C, S]):
         file: Path | None = None,
         overrides: Overrides = (),
         otherwise: str = DEFAULT_PRESET,
-    ) -> Configuration[C, S]:
+    ) -> Configuration[S]:
         """Read a preset (the one given, or that of the file, or `otherwise`), then the TOML file, then overrides.
 
         Values are checked after each layer, so that an error can name the source.
@@ -99,7 +90,7 @@ class SettingTables(Generic[C, S]):
                 training = self.training(**values["training"])
             except ConfigError as error:
                 raise ConfigError(f"{source}{error}") from None
-        return Configuration(model=values[self.table], training=training, tables=self)
+        return Configuration(model=values[self.table], training=training)
 
     def _checked(self, tables: Mapping[str, Any], *, source: str) -> Tables:
         """Refuse tables and keys that do not exist."""
@@ -164,10 +155,6 @@ TABLES = SettingTables(
     table="model",
     model=ModelConfig,
     training=TrainingSettings,
-    sizes={
-        "n_words": lambda corpus, _kind, _metadata: len(corpus.word_counts),
-        "n_metadata": lambda corpus, kind, metadata: 0 if kind == "bsg" else corpus.n_metadata(metadata),
-        "n_categories": lambda corpus, kind, _: corpus.n_metadata("category") if kind == "mbsge" else 0,
-    },
+    sizes=("n_words", "n_metadata", "n_categories"),
 )
 load_configuration = TABLES.load

@@ -86,8 +86,8 @@ def run_task(
     device: str = "auto",
     resume: bool = False,
     overwrite: bool = False,
-    on_start: Callable[[str], None] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_start: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
     evaluate: Evaluation | None = None,
 ) -> TrainingResult[M]:
     """Train until the task, a subclass of `Task`, is over; checkpoints and metrics.jsonl are written to `output`.
@@ -119,7 +119,7 @@ def run_task(
         output.mkdir(parents=True, exist_ok=True)
         if resume:
             restore_task(task, output)
-        if on_start is not None and world.is_main:
+        if world.is_main:
             on_start(task.announcement())
         last = _loop(task, output, signals, on_progress=on_progress, evaluate=evaluate)
         seconds, peak = task.clock.seconds, find_peak(output)
@@ -183,7 +183,7 @@ def _loop(
     output: Path,
     signals: list[str],
     *,
-    on_progress: Callable[[Progress], None] | None,
+    on_progress: Callable[[Progress], None],
     evaluate: Evaluation | None,
 ) -> Progress | None:
     """Train until no step is left; return the last report, None if there was no step."""
@@ -214,7 +214,6 @@ def _loop(
                 last, reported_at = task.report(), clock.seconds
                 if metrics is not None:
                     metrics.write(last.metrics)
-                if on_progress is not None and is_main:
                     on_progress(last)
             if evaluating:
                 if evaluate is not None and metrics is not None:

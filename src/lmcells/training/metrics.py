@@ -119,8 +119,8 @@ def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
 
 
-def find_peak(output: Path, *, metric: str = "macro_f1") -> dict[str, Any] | None:
-    """The first of a run's best evaluations, over all resumptions: metric, score, step and hours.
+def find_peak(output: Path) -> dict[str, Any] | None:
+    """The first of a run's best evaluations by macro F1, over all resumptions: metric, score, step and hours.
 
     The score is the mean over datasets; hours are of training, without evaluations. A run without scores has the lowest
     held-out loss instead, or None.
@@ -128,10 +128,10 @@ def find_peak(output: Path, *, metric: str = "macro_f1") -> dict[str, Any] | Non
     peaks, lowest = [], []
     for line in read_metrics(output):
         datasets = [scores for scores in line.get("evaluation", {}).values() if isinstance(scores, dict)]
-        found = [scores[metric] for scores in datasets if metric in scores]
+        found = [scores["macro_f1"] for scores in datasets if "macro_f1" in scores]
         if found:
-            score = sum(found) / len(found)
-            peaks.append({"metric": metric, "score": score, "step": line["step"], "hours": line["hours"]})
+            score, hours = sum(found) / len(found), line["hours"]
+            peaks.append({"metric": "macro_f1", "score": score, "step": line["step"], "hours": hours})
         if "held_out_loss" in line:
             score, hours = line["held_out_loss"], line["seconds"] / 3600
             lowest.append({"metric": "held_out_loss", "score": score, "step": line["step"], "hours": hours})

@@ -13,7 +13,6 @@ from lmcells.corpus import Corpus
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.reproduce import Step, Steps, Workspace, execute, load_protocol, plan_steps
 from lmcells.evaluation.reproduce.data_steps import corpus_step
-from lmcells.expansion import load_inventory
 from lmcells.notes.readers import ReadReport
 from note_files import write_noteevents
 
@@ -50,31 +49,7 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
     for name, text in {"CASI": "".join(casi), "CASI_FORMS": forms, "CASI_SECTIONS": sections}.items():
         (tmp_path / name).write_text(text)
         monkeypatch.setenv(name, str(tmp_path / name))
-    return plan_steps(load_protocol(CONFIG, checks_models=False), Workspace(tmp_path / "out"))
-
-
-def test_datasets_and_corpora_are_made_in_order_and_test_notes_stay_out(steps: Steps) -> None:
-    chosen, workspace = steps.matching(["dataset", "corpus"]), steps.workspace
-    assert execute(steps, chosen)
-    assert all(steps.is_done(step.name) for step in chosen)
-    assert load_inventory(workspace.dataset("casi-senses", ".inventory.json")).short_forms == ("MS", "PT")
-    reverse = list(read_dataset(workspace.dataset("mimic-rs-strict"), report=ReadReport()))
-    assert {example.short_form for example in reverse} == {"PT"}
-    tested = {example.note_id for example in reverse}
-    assert 5 < len(tested) < 50
-    casi = list(read_dataset(workspace.dataset("casi"), report=ReadReport()))
-    assert {example.short_form for example in casi} == {"PT"}
-    assert {example.section for example in casi} == {"PLAN"}
-    assert {example.long_form for example in casi} == {
-        sense.long_form for sense in load_inventory(workspace.dataset("casi", ".inventory.json")).senses("PT")
-    }
-    held_out = set(workspace.dataset("mimic-rs-strict", ".notes.txt").read_text().split())
-    assert tested <= held_out
-    trained = set(Corpus.open(workspace.corpus("main")).metadata_names("document"))
-    assert trained.isdisjoint(held_out)
-    assert len(trained) == N_NOTES - len(held_out)
-    assert tested < set(Corpus.open(workspace.corpus("leaky")).metadata_names("document"))
-    assert not workspace.corpus("main").with_name("corpus.packed").exists()
+    return plan_steps(load_protocol(CONFIG), Workspace(tmp_path / "out"))
 
 
 def test_rows_that_cannot_be_read_are_told_with_the_first_place(steps: Steps, tmp_path: Path) -> None:
@@ -105,7 +80,7 @@ def test_notes_that_an_earlier_share_held_out_are_forgotten(tmp_path: Path) -> N
     config = write_protocol(tmp_path)
 
     def tested_and_trained() -> tuple[set[str], set[str]]:
-        steps = plan_steps(load_protocol(config, checks_models=False), Workspace(tmp_path / "out"))
+        steps = plan_steps(load_protocol(config), Workspace(tmp_path / "out"))
         assert execute(steps, steps.matching(["dataset", "corpus"]))
         examples = read_dataset(steps.workspace.dataset("reverse"), report=ReadReport())
         trained = Corpus.open(steps.workspace.corpus("main")).metadata_names("document")
@@ -123,7 +98,7 @@ def test_notes_that_an_earlier_share_held_out_are_forgotten(tmp_path: Path) -> N
 def test_what_is_licensed_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MIMIC_NOTES", "CASI", "CASI_FORMS", "CASI_SECTIONS", "BERT_FOLDER"):
         monkeypatch.delenv(name, raising=False)
-    steps = plan_steps(load_protocol(CONFIG, checks_models=False), Workspace(tmp_path))
+    steps = plan_steps(load_protocol(CONFIG), Workspace(tmp_path))
     said = {name: steps.state(name) for name in ("dataset/casi-senses", "dataset/casi", "corpus/leaky")}
     assert "University of Minnesota" in said["dataset/casi-senses"][1]
     assert "physionet.org/content/mimiciii/1.4/. Then: export MIMIC_NOTES=PATH" in said["corpus/leaky"][1]
@@ -131,7 +106,7 @@ def test_what_is_licensed_is_asked_for_by_name(tmp_path: Path, monkeypatch: pyte
 
 
 def test_how_notes_are_read_decides_the_corpus_and_packing_does_not(tmp_path: Path) -> None:
-    protocol = load_protocol(write_protocol(tmp_path), checks_models=False)
+    protocol = load_protocol(write_protocol(tmp_path))
     workspace = Workspace(tmp_path / "out")
 
     def step(**changes: Any) -> Step:

@@ -118,7 +118,7 @@ def test_files_that_extend_each_other_are_refused(tmp_path: Path) -> None:
 def test_datasets_that_use_each_other_are_refused(config: Path) -> None:
     circle = '[[dataset]]\nname = "a"\nkind = "reverse"\nnotes = ["dev.jsonl"]\ninventory = "{}"\n'
     text = circle.format("b") + circle.replace('"a"', '"b"').format("a")
-    protocol = load_protocol(changed(config, "[[model]]", f"{text}[[model]]"), checks_models=False)
+    protocol = load_protocol(changed(config, "[[model]]", f"{text}[[model]]"))
     with pytest.raises(ConfigError, match="use each other: a -> b -> a"):
         plan_steps(protocol, Workspace(config.parent / "out"))
 

@@ -1,6 +1,7 @@
 """Running steps: in order, some in parallel, until all are done, time is up, or a signal stops them."""
 
 import ctypes
+import fcntl
 import math
 import os
 import re
@@ -115,7 +116,7 @@ def execute(
     return has_time
 
 
-def _start(step: Step, log: Path, *, jobs: int, lock: int | None) -> _Child:
+def _start(step: Step, log: Path, *, jobs: int, lock: int) -> _Child:
     """Run the command of a step; its output goes to its log.
 
     The child holds our lock too, so that a step that a killed parent left running is not run twice; on Linux the
@@ -133,7 +134,7 @@ def _start(step: Step, log: Path, *, jobs: int, lock: int | None) -> _Child:
             stdout=file,
             stderr=subprocess.STDOUT,
             env=environment,
-            pass_fds=() if lock is None else (lock,),
+            pass_fds=(lock,),
             # We start no threads.
             preexec_fn=(lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)) if libc else None,  # noqa: PLW1509
         )
@@ -160,14 +161,9 @@ def _children() -> Iterator[list[_Child]]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[int | None]:
+def _locked(folder: Path) -> Iterator[int]:
     """Lock the folder for this process; give the children of a killed run time to end."""
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:  # not a Unix: nobody is kept out
-        yield None
-        return
     until = time.monotonic() + _LOCK_SECONDS
     with (folder / ".lock").open("a") as lock:
         while True:

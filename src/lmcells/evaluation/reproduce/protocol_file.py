@@ -11,6 +11,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from lmcells.errors import ConfigError, nearest
 from lmcells.evaluation.reproduce import protocol as plans
+from lmcells.language_model.config import load_language_model_configuration
+from lmcells.training import load_configuration
 
 _LISTS = {"dataset": "datasets", "model": "models"}  # [[tables]] with names, and the fields that hold them
 _HINTS = {key: get_type_hints(plans.Protocol)[_LISTS.get(key, key)] for key in plans.TABLES}
@@ -26,8 +28,8 @@ _WORDS = {
 Table = dict[str, Any]
 
 
-def load_protocol(path: Path, *, checks_models: bool = True) -> plans.Protocol:
-    """Read and check a protocol; `checks_models` lets the trainer check its settings, which imports torch."""
+def load_protocol(path: Path) -> plans.Protocol:
+    """Read and check a protocol."""
     raw = _read(path)
     try:
         seeds = _value(raw.get("seeds", [0]), plans.Seeds, "seeds")
@@ -38,9 +40,8 @@ def load_protocol(path: Path, *, checks_models: bool = True) -> plans.Protocol:
         tables = {"dataset": [], "model": [], **raw}
         values = {key: _value(tables[key], hint, key) for key, hint in _HINTS.items() if key in tables}
         protocol = plans.Protocol(**{_LISTS.get(key, key): value for key, value in values.items()})
-        if checks_models:
-            for model in (*protocol.models, *protocol.compared()):
-                _check_settings(model)
+        for model in (*protocol.models, *protocol.compared()):
+            _check_settings(model)
         return protocol
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
@@ -174,10 +175,9 @@ def flags(plan: plans.ModelPlan) -> list[str]:
 
 
 def resolved(plan: plans.ModelPlan) -> dict[str, Any]:
-    """Return preset and overrides together, read without torch: the settings that a trained model depends on."""
+    """Return preset and overrides together: the settings that a trained model depends on."""
     package = "language_model" if plan.kind == "elmo" else "training"
-    # By way of the outermost package: importing the inner one imports torch.
-    path = resources.files("lmcells").joinpath(package, "presets", f"{plan.preset}.toml")
+    path = resources.files(f"lmcells.{package}").joinpath("presets", f"{plan.preset}.toml")
     tables: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
     for table, values in plan.settings.items():
         tables[table] = {**tables.get(table, {}), **values}
@@ -190,20 +190,11 @@ def resolved(plan: plans.ModelPlan) -> dict[str, Any]:
 
 
 def _check_settings(plan: plans.ModelPlan) -> None:
-    """Let the trainer's own reader refuse a setting; where torch is not installed, training will."""
-    if plan.kind not in plans.TRAINED:
-        return
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        return
-    from lmcells.language_model.config import load_language_model_configuration
-    from lmcells.training import load_configuration
-
+    """Let the trainer's own reader refuse a setting."""
     try:
         if plan.kind == "elmo":
             load_language_model_configuration(preset=plan.preset, overrides=flags(plan))
-        else:
+        elif plan.kind in plans.TRAINED:
             load_configuration(preset=plan.preset, overrides=[*flags(plan), f"model.kind={plan.kind}"])
     except ConfigError as error:
         raise ConfigError(f"model {plan.name!r}: {error}") from None
