@@ -2,11 +2,12 @@
 
 A small client sends a one-line note twenty times a second, over a new connection each time, first alone and then beside
 the attack. Latencies are measured from when a request was due, so that a stalled service does not get fewer requests.
-Each attack gets a fresh service.
+Each attack gets a fresh service; `--before REVISION` also attacks the service of another revision.
 """
 
 import asyncio
 import json
+import os
 import re
 import resource
 import statistics
@@ -18,10 +19,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import psutil
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 NOTE = {"text": "LABS: PT 12.5 on warfarin."}
 EVERY = 0.05  # seconds between two requests of the small client
 GIVE_UP = 30.0
@@ -172,10 +175,14 @@ class Latencies:
 
 
 @contextmanager
-def service() -> Iterator[tuple[psutil.Process, int]]:
-    """A server process; -> itself and its port."""
+def service(source: Path) -> Iterator[tuple[psutil.Process, int]]:
+    """A server process of a source tree; -> itself and its port."""
     with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen([sys.executable, "-m", "lmcells", "serve", "--port", "0"], stderr=log)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lmcells", "serve", "--port", "0"],
+            stderr=log,
+            env=os.environ | {"PYTHONPATH": str(source)},
+        )
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
         try:
@@ -211,8 +218,10 @@ async def memory_of(process: psutil.Process) -> AsyncIterator[list[int]]:
         looking.cancel()
 
 
-async def attack_service(attack: Attack, texts: Sequence[str], seconds: float) -> dict[str, Any]:
-    with service() as (process, port):
+async def attack_service(
+    source: Path, attack: Attack, texts: Sequence[str], seconds: float
+) -> dict[str, Any]:
+    with service(source) as (process, port):
         await Latencies().measure(port, 1.0)
         for _ in range(2):  # at rest means: after some work
             await send(
@@ -245,18 +254,39 @@ def holds(name: str, found: dict[str, Any]) -> bool:
     return latency <= LATENCY_TARGET and found["failed"] == 0 and within
 
 
-def run(texts: Sequence[str], *, seconds: float) -> bool:
+@contextmanager
+def source_of(revision: str) -> Iterator[Path]:
+    """The source of another revision, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        git = ["git", "-C", str(REPOSITORY), "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", str(tree), revision], check=True)
+        try:
+            yield tree / "src"
+        finally:
+            subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+
+
+def run(texts: Sequence[str], *, seconds: float, before: str | None, only: str = "") -> bool:
     """Print the table; -> whether all targets are met."""
     names = "".join(f"{name:>8}" for name in ("p50", "p95", "p99", "failed", "memory"))
-    print(f"{'attack':<32} {names}   as ratios to the quiet service")
+    print(f"{'attack':<32} {'':<7}{names}   as ratios to the quiet service")
     all_hold = True
     for name, attack in ATTACKS.items():
-        found = asyncio.run(attack_service(attack, texts, seconds))
-        all_hold &= (is_fine := holds(name, found))
-        print(
-            f"{name:<32} {found['p50']:>7.1f} {found['p95']:>7.1f} {found['p99']:>7.1f} {found['failed']:>7.0%} "
-            f"{found['memory']:>7.2f}   quiet p95 {found['quiet_ms']:.1f} ms"
-            f"{'' if is_fine else '  NOT within the target'}",
-            flush=True,
-        )
+        if only not in name:
+            continue
+        if before:
+            with source_of(before) as source:
+                show(name, "before", asyncio.run(attack_service(source, attack, texts, seconds)))
+        found = asyncio.run(attack_service(REPOSITORY / "src", attack, texts, seconds))
+        show(name, "now", found, "" if (fine := holds(name, found)) else "  NOT within the target")
+        all_hold &= fine
     return all_hold
+
+
+def show(name: str, which: str, found: dict[str, Any], verdict: str = "") -> None:
+    print(
+        f"{name:<32} {which:<7} {found['p50']:>7.1f} {found['p95']:>7.1f} {found['p99']:>7.1f} {found['failed']:>7.0%} "
+        f"{found['memory']:>7.2f}   quiet p95 {found['quiet_ms']:.1f} ms{verdict}",
+        flush=True,
+    )

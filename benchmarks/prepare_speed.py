@@ -1,6 +1,7 @@
-"""Compare the speed of `lmcells prepare` with the paper's way: speed and scaling, a minute.
+"""Compare the speed of `lmcells prepare` with the paper's way, and measure its memory.
 
-    python benchmarks/prepare_speed.py
+    python benchmarks/prepare_speed.py            # speed and scaling, a minute
+    python benchmarks/prepare_speed.py --memory   # peak memory at 1x and 10x the notes and for 1 GB of CSV
 
 The baseline is faithful to the paper: its section regex, NLTK's word tokenizer, stop words, one form for all digits,
 a vocabulary of words seen more than ten times, ids. Both read the same CSV, in one process with one thread, and
@@ -16,9 +17,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
@@ -27,6 +29,7 @@ for pool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[pool] = "1"
 
 import numpy as np
+import psutil
 from nltk.tokenize.destructive import NLTKWordTokenizer
 
 from end_to_end import COLUMNS
@@ -44,13 +47,18 @@ def read_texts(path: Path) -> list[str]:
     return [note.text for note in read_notes(path, report=ReadReport())]
 
 
-def write_noteevents(path: Path, texts: Iterable[str]) -> None:
-    """Write notes in MIMIC-III's format."""
+def write_noteevents(
+    path: Path, texts: Iterator[str], *, n_notes: int | None = None, n_bytes: int | None = None
+) -> int:
+    """Write notes in MIMIC-III's format until there are enough, and return how many."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
         writer.writerow(COLUMNS)
         for number, text in enumerate(texts, start=1):
             writer.writerow([number, 1, 1, "2101-01-01", "", "", "Nursing", "Report", "", "", text])
+            if number == n_notes or (n_bytes is not None and number % 100 == 0 and file.tell() >= n_bytes):
+                return number
+    return number
 
 
 def prepare_with_nltk(notes: Path, output: Path) -> int:
@@ -117,8 +125,7 @@ def measure_speed(texts: list[str], folder: Path, rounds: int) -> float:
     slows both sides of a round.
     """
     notes, output = folder / "NOTEEVENTS.csv", folder / "corpus"
-    write_noteevents(notes, texts)
-    n_notes = len(texts)
+    n_notes = write_noteevents(notes, iter(texts), n_notes=len(texts))
     megabytes = notes.stat().st_size / 1e6
     ways: dict[str, Callable[[], object]] = {
         "NLTK, the paper's way": lambda: prepare_with_nltk(notes, folder / "nltk.npz"),
@@ -144,8 +151,7 @@ def measure_speed(texts: list[str], folder: Path, rounds: int) -> float:
 def measure_command(texts: list[str], folder: Path, *, copies: int, rival: float) -> None:
     """Print notes per second of the command itself, start-up included, on a file of some size."""
     notes = folder / "large.csv"
-    write_noteevents(notes, copies * texts)
-    n_notes = copies * len(texts)
+    n_notes = write_noteevents(notes, cycle(texts), n_notes=copies * len(texts))
 
     def command(sections: str, workers: int) -> None:
         options = ["--sections", sections, "--workers", str(workers), "--overwrite"]
@@ -161,6 +167,55 @@ def measure_command(texts: list[str], folder: Path, *, copies: int, rival: float
         print(f"{name:28}{best:9.2f}{n_notes / best:10,.0f}{'':8}{n_notes / best / rival:7.1f}x")
 
 
+def anonymous_memory(process: psutil.Process) -> int:
+    """Return the memory of a process and its children that no file backs."""
+    total = 0
+    for member in [process, *process.children(recursive=True)]:
+        try:
+            for line in Path(f"/proc/{member.pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Anonymous:"):
+                    total += int(line.split()[1]) * 1024
+        except (OSError, psutil.Error):
+            continue
+    return total
+
+
+def peak_memory(run: Callable[[], object]) -> int:
+    """Return the peak of the process tree's anonymous memory while something runs, looked at every 20 ms."""
+    peak, done = 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.02):
+            peak = max(peak, anonymous_memory(psutil.Process()))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        run()
+    finally:
+        done.set()
+        watcher.join()
+    return peak
+
+
+def measure_memory(texts: list[str], folder: Path) -> None:
+    """Print peak memory at 1x and 10x the notes, and for a file of 1 GB."""
+    notes, output = folder / "memory.csv", folder / "corpus"
+    peaks = []
+    for copies in (4, 40):
+        n_notes = write_noteevents(notes, cycle(texts), n_notes=copies * len(texts))
+        peaks.append(peak_memory(lambda: prepare(notes, output, sections="rules", workers=2)))
+        print(f"{n_notes:>9,} notes: peak {peaks[-1] / 1e6:,.0f} MB (process tree, anonymous, 2 workers)")
+    print(f"10x the notes, {peaks[1] / peaks[0] - 1:+.1%} memory")
+    n_notes = write_noteevents(notes, cycle(texts), n_bytes=10**9)
+    start = time.perf_counter()
+    peak = peak_memory(lambda: prepare(notes, output, sections="rules", workers=2))
+    seconds = time.perf_counter() - start
+    size = notes.stat().st_size / 1e9
+    print(f"NOTEEVENTS.csv of {size:.2f} GB, {n_notes:,} notes: {seconds:.0f} s, peak {peak / 1e6:,.0f} MB")
+
+
 def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(
@@ -168,12 +223,16 @@ def main() -> None:
     )
     parser.add_argument("--notes", type=Path, default=notes_or_examples("train/mtsamples_raw.parquet"))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--memory", action="store_true", help="measure memory instead of speed")
     options = parser.parse_args()
     texts = read_texts(options.notes)
     texts = list(islice(cycle(texts), max(1000, len(texts))))
     with tempfile.TemporaryDirectory() as folder:
-        rival = measure_speed(texts, Path(folder), options.rounds)
-        measure_command(texts, Path(folder), copies=40, rival=rival)
+        if options.memory:
+            measure_memory(texts, Path(folder))
+        else:
+            rival = measure_speed(texts, Path(folder), options.rounds)
+            measure_command(texts, Path(folder), copies=40, rival=rival)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python benchmarks/service_speed.py         # the shipped model, on notes of LMCELLS_DATA or of examples/
     python benchmarks/service_speed.py --model MODEL --seconds 4 --rounds 10
-    python benchmarks/service_speed.py --hostile     # what one client can do to the others
-    python benchmarks/service_speed.py --soak 600    # errors and memory of ten minutes
+    python benchmarks/service_speed.py --hostile --before REVISION   # what one client can do to the others
+    python benchmarks/service_speed.py --soak 600                    # errors and memory of ten minutes
 
 Real processes: `lmcells serve` with one worker, a load generator (HTTP/1.1 over plain sockets, keep-alive), and the
 library in a separate process (`Expander.pipe`). Both expand the same notes, in batches of the same size. They take
@@ -31,6 +31,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from ctypes import c_double, c_long
 from itertools import cycle, islice
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -40,6 +41,7 @@ from lmcells import Expander
 from lmcells.service.jobs import BATCH_NOTES
 from locations import notes_or_examples
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 N_CLIENTS, NOTES_A_REQUEST = 64, 16
 N_NOTES = 512
 LOAD_SECONDS = 60
@@ -294,10 +296,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0, help="of one turn (2)")
     parser.add_argument("--rounds", type=int, default=20, help="(20)")
     parser.add_argument("--hostile", action="store_true", help="attack the service instead; see hostile.py")
+    parser.add_argument(
+        "--before", metavar="REVISION", help="with --hostile: attack that revision's service too"
+    )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="with --hostile: attacks that contain this"
+    )
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="keep all clients busy instead")
     options = parser.parse_args()
     if options.hostile:
-        return 0 if hostile.run(read_texts(), seconds=8.0) else 1
+        return 0 if hostile.run(read_texts(), seconds=8.0, before=options.before, only=options.only) else 1
     if options.soak:
         return 0 if soak(options, read_texts()) else 1
     measured = measure(options, read_texts())

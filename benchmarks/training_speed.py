@@ -2,7 +2,8 @@
 
     PYTHONPATH=src python benchmarks/training_speed.py                      # 300 steps on a GPU, full sizes
     PYTHONPATH=src python benchmarks/training_speed.py --batch-sizes 1024 4096 16384 65536 --profile FILE
-    PYTHONPATH=src python benchmarks/training_speed.py --epochs 1           # a whole epoch; --tokens for another size
+    PYTHONPATH=src python benchmarks/training_speed.py --epochs 1 --scaling # a whole epoch; 1x, 3x, 10x tokens
+    PYTHONPATH=src python benchmarks/training_speed.py --check              # the kernels against the float32 model
     PYTHONPATH=src python benchmarks/training_speed.py --device cpu         # small sizes, 2 cores
 
 The engine: corpus, sampler, moment table, kernels and optimiser on the device, one CUDA graph per step. The
@@ -43,8 +44,8 @@ class Sizes:
     plain_batch: int = 1024
     mean_section: int = 100  # words of a section
 
-    def config(self) -> ModelConfig:
-        return ModelConfig(n_words=self.n_words, n_metadata=self.n_sections)
+    def config(self, *, dropout: float = 0.2) -> ModelConfig:
+        return ModelConfig(n_words=self.n_words, n_metadata=self.n_sections, dropout=dropout)
 
 
 GPU_SIZES = Sizes(n_tokens=330_000_000, n_words=100_000, n_sections=10_000, batch=65_536)
@@ -315,8 +316,30 @@ class PlainBatches(IterableDataset[dict[str, Tensor]]):
             }
 
 
+GROUPS = (  # parts of kernel names, first match counts
+    ("LSTM forward", ("lstm_forward",)),
+    ("LSTM backward", ("lstm_backward",)),
+    ("attention", ("attention_forward", "attention_backward")),
+    ("moment table", ("moments_", "linear_backward", "project_rows")),
+    ("hinge", ("hinge_forward", "hinge_backward")),
+    ("windows and sections drawn", ("draw_windows", "draw_sections", "lay_out", "number_groups", "mark")),
+    ("lookup", ("look_up",)),
+    ("heads, prior and divergence of the centers", ("centers_forward", "centers_backward", "heads_")),
+    ("sorted sums (gradients of all tables)", ("sum_runs", "sum_whole_chunks")),
+    (
+        "sorting ids",
+        ("sort", "Sort", "searchsorted", "radix", "Radix", "histogram", "scan", "Scan", "find_runs"),
+    ),
+    ("Adam", ("Adam", "adam", "update_rows")),
+    ("matrix products", ("gemm", "nvjet", "cutlass", "splitK", "cublas", "dot_kernel", "gemv")),
+    ("random numbers and dropout", ("distribution", "dropout", "random")),
+    ("gathers of the sampler", ("index", "gather")),
+    ("other elementwise and reductions", ("",)),
+)
+
+
 def profile(engine: Engine, *, n_steps: int = 10) -> str:
-    """Where the time of some replayed graphs goes, by kernel, as a table."""
+    """Where a step's time goes, by the kernels of replayed graphs, as a table."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as record
 
@@ -324,8 +347,25 @@ def profile(engine: Engine, *, n_steps: int = 10) -> str:
         for _ in range(n_steps):
             engine.run()
         synchronize(engine.places.device)
-    kernels = recorded.key_averages().table(sort_by="self_device_time_total", row_limit=40)
-    return f"{n_steps} steps of {engine.sizes.batch:,}\n{kernels}"
+    events = [event for event in recorded.key_averages() if event.self_device_time_total > 0]
+    by_group = {name: [0.0, 0] for name, _ in GROUPS}
+    for event in events:
+        group = next(name for name, parts in GROUPS if any(part in event.key for part in parts))
+        by_group[group][0] += event.self_device_time_total / n_steps / 1e3
+        by_group[group][1] += event.count // n_steps
+    total = sum(spent for spent, _ in by_group.values())
+    n_launches = sum(launches for _, launches in by_group.values())
+    lines = [
+        f"Where a step of {engine.sizes.batch:,} goes ({total:.3f} ms in {n_launches} kernels, many of them side by "
+        f"side; {engine.train(100).rate / 1e6:.2f} M centers/s)"
+    ]
+    for name, (spent, launches) in sorted(by_group.items(), key=lambda entry: -entry[1][0]):
+        lines.append(f"  {name:44s} {spent:7.3f} ms {100 * spent / total:5.1f} %  {launches:4d} launches")
+    lines.append("  longest kernels:")
+    for event in sorted(events, key=lambda event: -event.self_device_time_total)[:40]:
+        spent, count = event.self_device_time_total / n_steps / 1e3, event.count // n_steps
+        lines.append(f"    {spent:7.3f} ms {100 * spent / total:5.1f} % {count:3d} x {event.key[:110]}")
+    return "\n".join(lines)
 
 
 def measure_batches(
@@ -355,6 +395,123 @@ def measure_batches(
         print("\n" + "\n\n".join(profiles))
 
 
+def print_floor(sizes: Sizes, *, bandwidth: float = 4.3e12, rate: float = 790e12) -> None:
+    """What bytes and operations allow: each thing moved once at the speed of a copy, each product at that of a
+    large bf16 product (both measured on an H200), nothing else counted and nothing overlapped."""
+    rows, steps, words, draws = sizes.batch, 20, sizes.n_words, 10
+    cells = rows * steps * 2
+    parameters = words * 200 + sizes.n_sections * 228
+    parts = {
+        "LSTM products, forward and both gradients": (0.0, 3 * cells * 2 * 164 * 256),
+        "embedding rows of the LSTM, read and gradient": (2 * rows * steps * 200.0, 0),
+        "LSTM states and gates kept for backward": (2 * cells * 64 * 2 * 6.0, 0),
+        "moment table, forward and twice back": (2.0 * words * draws * 128, 3 * words * draws * 2 * 64 * 100),
+        "hinge: table rows read, gradients added": (2 * rows * 2 * steps * 102 * 4.0, 0),
+        "Adam: 4 reads, 3 writes": (parameters * 28.0, 0),
+    }
+    print("\nFloor by bytes and operations")
+    total = 0.0
+    for name, (moved, operations) in parts.items():
+        spent = max(moved / bandwidth, operations / rate) * 1e3
+        total += spent
+        print(f"  {name:48s} {moved / 1e9:6.2f} GB {operations / 1e9:7.0f} GFLOP {spent:6.3f} ms")
+    print(f"  {'together':48s} {total:32.3f} ms: {rows / total / 1e3:.1f} M centers/s")
+
+
+def check(device: torch.device) -> bool:
+    """The kernels' values and gradients against the model's own in float32; its own under bf16 beside them."""
+    from lmcells.training.kernels.loss import FusedLoss
+
+    torch.manual_seed(0)
+    sizes = Sizes(n_tokens=0, n_words=5_000, n_sections=300, batch=4_096 + 37)
+    model = LatentMeaningCells(sizes.config(dropout=0.0)).to(device)
+    with torch.no_grad():  # means and variances that differ as a trained model's do
+        for heads in (model.prior.heads, model.variational.heads):
+            heads.mean.weight.mul_(2.0)
+    batch, draws = random_batch(sizes, device)
+    fused = FusedLoss(model)
+
+    def gradients(loss: Callable[[Batch, SectionDraws], Loss]) -> tuple[Loss, dict[str, Tensor]]:
+        model.zero_grad()
+        parts = loss(batch, draws)
+        parts.total.mean().backward()
+        return parts, {name: value.grad.clone() for name, value in model.named_parameters()}
+
+    def narrow(batch: Batch, draws: SectionDraws) -> Loss:
+        with torch.autocast(device.type, torch.bfloat16):
+            return model.loss(batch, draws)
+
+    wanted, wanted_gradients = gradients(model.loss)
+    rounded, rounded_gradients = gradients(narrow)
+    found, found_gradients = gradients(fused)
+    _, again = gradients(fused)
+    print(f"{'':42s} {'kernels':>10s} {'bf16 autocast':>14s}   (error relative to float32)")
+    good = True
+    for name in ("reconstruction", "prior_divergence"):
+        errors = [relative(getattr(parts, name), getattr(wanted, name)) for parts in (found, rounded)]
+        good &= errors[0] < 0.02
+        print(f"{name:42s} {errors[0]:10.2e} {errors[1]:14.2e}")
+    for name, gradient in wanted_gradients.items():
+        errors = [relative(found_gradients[name], gradient), relative(rounded_gradients[name], gradient)]
+        good &= errors[0] < 0.05
+        print(f"{name:42s} {errors[0]:10.2e} {errors[1]:14.2e}")
+    same = all(bool((again[name] == value).all()) for name, value in found_gradients.items())
+    transposed = dropout_is_its_own_transpose(model, batch)
+    print(f"gradients bit for bit the same when repeated: {same}; dropout the same in backward: {transposed}")
+    good = good and same and transposed
+    print("kernels agree with the model" if good else "KERNELS DISAGREE")
+    return good
+
+
+def random_batch(sizes: Sizes, device: torch.device) -> tuple[Batch, SectionDraws]:
+    """A batch with everything that can be absent absent somewhere, and one very frequent word."""
+    generator = torch.Generator(device).manual_seed(3)
+
+    def ids(below: int, *shape: int) -> Tensor:
+        return torch.randint(below, shape, generator=generator, device=device)
+
+    def happens(rate: float, *shape: int) -> Tensor:
+        return torch.rand(shape, generator=generator, device=device) < rate
+
+    rows = sizes.batch
+    context_mask = happens(0.7, rows, 20)
+    context_mask[:5] = False
+    batch = Batch(
+        center=ids(sizes.n_words, rows),
+        center_mask=happens(0.8, rows),
+        metadata=ids(sizes.n_sections, rows).masked_fill(happens(0.1, rows), -1),
+        context=ids(sizes.n_words, rows, 20).masked_fill(happens(0.2, rows, 20), 7),
+        context_mask=context_mask,
+        negatives=ids(sizes.n_words, rows, 20),
+    )
+    return batch, SectionDraws(sections=ids(sizes.n_sections, sizes.n_words, 10))
+
+
+def dropout_is_its_own_transpose(model: LatentMeaningCells, batch: Batch) -> bool:
+    """<D t, g> = <t, D' g> for the lookup with dropout D, and as much is dropped as should be."""
+    from lmcells.training.kernels.lookup import look_up
+    from lmcells.training.kernels.operands import Dropout
+    from lmcells.training.kernels.windows import TimeMajor
+
+    windows = TimeMajor.of_windows(batch, config=model.config)
+    table = model.prior.words.weight.detach().double().abs().float().add(1).requires_grad_()
+    seed = torch.tensor([12345], dtype=torch.int32, device=table.device)
+    rows = look_up(
+        table, windows.word_ids[: windows.n_steps + 1], windows.words, present=windows.present,
+        dtype=torch.float32, dropout=Dropout(0.2, seed),
+    )  # fmt: skip
+    weights = torch.randn_like(rows)
+    (gradient,) = torch.autograd.grad(rows, table, weights)
+    one, other = (rows.double() * weights).sum(), (table.double() * gradient).sum()
+    kept = (rows[..., : table.shape[1]] != 0).float().mean() / windows.present.float().mean()
+    size = (rows.double() * weights).norm()
+    return bool((one - other).abs() < 1e-4 * size) and bool((kept - 0.8).abs() < 2e-3)
+
+
+def relative(found: Tensor, wanted: Tensor) -> float:
+    return float(((found - wanted).norm() / wanted.norm()).detach())
+
+
 def synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -374,10 +531,14 @@ def main() -> None:
         "--plain-steps", type=int, help="of the straightforward one (default: 400, 5); 0: none"
     )
     parser.add_argument("--plain-batch", type=int, default=Sizes.plain_batch, help="centers a step of it")
+    parser.add_argument("--scaling", action="store_true", help="an epoch at 1x, 3x and 10x tokens")
     parser.add_argument("--batch-sizes", type=int, nargs="+", help="rates of the engine at these, and stop")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="write where a step's time goes")
+    parser.add_argument("--check", action="store_true", help="compare the kernels with the model, and stop")
     options = parser.parse_args()
     device = torch.device(options.device)
+    if options.check:
+        raise SystemExit(0 if check(device) else 1)
     on_gpu = device.type == "cuda"
     if not on_gpu:
         torch.set_num_threads(2)
@@ -428,6 +589,23 @@ def compare(sizes: Sizes, options: argparse.Namespace, *, device: torch.device) 
         )
         if options.profile is not None:
             options.profile.write_text(profile(engine) + "\n", encoding="utf-8")
+        print_floor(sizes)
+    if options.scaling:
+        print("\nCost by tokens\n      tokens    epoch      centers/s")
+        for part in (10, 10 / 3, 1):
+            smaller = Sizes(
+                n_tokens=int(sizes.n_tokens / part),
+                n_words=sizes.n_words,
+                n_sections=sizes.n_sections,
+                batch=sizes.batch,
+            )
+            if part > 1:
+                of_part = Engine(SyntheticCorpus.draw(smaller, device=device), smaller, device=device)
+                of_part.train(10 if on_gpu else 2)
+                timed = of_part.train()
+            else:
+                timed = run if options.epochs else engine.train()
+            print(f"{smaller.n_tokens:12,d} {timed.seconds:7.2f} s {timed.rate:14,.0f}", flush=True)
     plain_steps = options.plain_steps if options.plain_steps is not None else (400 if on_gpu else 5)
     if plain_steps:
         plain = Straightforward(sizes, device=device)
