@@ -13,6 +13,7 @@ from lmcells.corpus import Corpus
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.reproduce import Step, Steps, Workspace, execute, load_protocol, plan_steps
 from lmcells.evaluation.reproduce.data_steps import corpus_step
+from lmcells.expansion import load_inventory
 from lmcells.notes.readers import ReadReport
 from note_files import write_noteevents
 
@@ -50,6 +51,30 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
         (tmp_path / name).write_text(text)
         monkeypatch.setenv(name, str(tmp_path / name))
     return plan_steps(load_protocol(CONFIG), Workspace(tmp_path / "out"))
+
+
+def test_datasets_and_corpora_are_made_in_order_and_test_notes_stay_out(steps: Steps) -> None:
+    chosen, workspace = steps.matching(["dataset", "corpus"]), steps.workspace
+    assert execute(steps, chosen)
+    assert all(steps.is_done(step.name) for step in chosen)
+    assert load_inventory(workspace.dataset("casi-senses", ".inventory.json")).short_forms == ("MS", "PT")
+    reverse = list(read_dataset(workspace.dataset("mimic-rs-strict"), report=ReadReport()))
+    assert {example.short_form for example in reverse} == {"PT"}
+    tested = {example.note_id for example in reverse}
+    assert 5 < len(tested) < 50
+    casi = list(read_dataset(workspace.dataset("casi"), report=ReadReport()))
+    assert {example.short_form for example in casi} == {"PT"}
+    assert {example.section for example in casi} == {"PLAN"}
+    assert {example.long_form for example in casi} == {
+        sense.long_form for sense in load_inventory(workspace.dataset("casi", ".inventory.json")).senses("PT")
+    }
+    held_out = set(workspace.dataset("mimic-rs-strict", ".notes.txt").read_text().split())
+    assert tested <= held_out
+    trained = set(Corpus.open(workspace.corpus("main")).metadata_names("document"))
+    assert trained.isdisjoint(held_out)
+    assert len(trained) == N_NOTES - len(held_out)
+    assert tested < set(Corpus.open(workspace.corpus("leaky")).metadata_names("document"))
+    assert not workspace.corpus("main").with_name("corpus.packed").exists()
 
 
 def test_rows_that_cannot_be_read_are_told_with_the_first_place(steps: Steps, tmp_path: Path) -> None:

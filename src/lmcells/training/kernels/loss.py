@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lmcells.model import Gaussian, LatentMeaningCells, Loss, SectionDraws, Windows
+from lmcells.errors import ConfigError
+from lmcells.model import Batch, Gaussian, LatentMeaningCells, Loss, SectionDraws, Windows
 from lmcells.model.networks import MaskedSpanReader, neighbour_offsets
 from lmcells.training.device_corpus import Chunk
 from lmcells.training.kernels import GROUPS, METADATA, SECTIONS, TABLE, beside, join
@@ -14,7 +15,13 @@ from lmcells.training.kernels.lstm import MAX_INPUT, run_lstm
 from lmcells.training.kernels.model_network import ModelDropouts, divergence_and_table, table_of
 from lmcells.training.kernels.objective import gaussian_rows, hinge
 from lmcells.training.kernels.operands import HIDDEN, NARROW, WIDTH, Dropout, narrow_autocast
-from lmcells.training.kernels.windows import TimeMajor, draw_sections, draw_seeds, draw_windows
+from lmcells.training.kernels.windows import (
+    TimeMajor,
+    draw_sections,
+    draw_seeds,
+    draw_windows,
+    sections_of,
+)
 from lmcells.training.sampler import Sampler
 
 N_DROPOUTS = 8
@@ -28,7 +35,13 @@ class FusedLoss:
     """
 
     def __init__(self, model: LatentMeaningCells) -> None:
-        self.model = model  # which `fits`
+        config = model.config
+        if not self.fits(model):
+            raise ConfigError(
+                f"hidden_dim is {config.hidden_dim}, embedding_dim {config.embedding_dim} and cell_dim "
+                f"{config.cell_dim}; the fused loss needs {HIDDEN}, at most {MAX_INPUT} and at most {WIDTH - 2}."
+            )
+        self.model = model
         # Gradients that branches make are collected there: where autograd was to collect them elsewhere, it waits.
         if warn := getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None):
             warn(False)
@@ -58,10 +71,27 @@ class FusedLoss:
             )
         return windows, SectionDraws(sections=drawn, words=windows.words.of_group)
 
-    def __call__(self, windows: TimeMajor, draws: SectionDraws) -> Loss:
-        """Both parts of the objective for each row of `windows`; `draws` has the sections of its words."""
-        sections = draws.sections  # (groups, n)
-        assert sections is not None
+    def __call__(self, batch: Batch | TimeMajor, draws: SectionDraws) -> Loss:
+        """Both parts of the objective for each center of what `draw` returned, in its order.
+
+        With a `Batch`, `draws` must cover the whole vocabulary.
+        """
+        if isinstance(batch, TimeMajor):
+            assert draws.sections is not None
+            return self._loss(batch, draws.sections)
+        if draws.words is not None or draws.sections is None:
+            raise ValueError("FusedLoss needs draws.sections for every word of the vocabulary, and no words.")
+        config = self.model.config
+        windows = TimeMajor.of_windows(batch, config=config)
+        with beside(TABLE, draws.sections):
+            sections = sections_of(draws.sections, windows.words, n_metadata=config.n_metadata)
+        loss = self._loss(windows, sections)
+        return Loss(
+            windows.in_given_order(loss.reconstruction), windows.in_given_order(loss.prior_divergence)
+        )
+
+    def _loss(self, windows: TimeMajor, sections: Tensor) -> Loss:
+        """For each row of `windows`; `sections` (groups, n) are those of its words."""
         config, device = self.model.config, sections.device
         with torch.autocast(device.type, enabled=False):
             of_words, of_gate, *of_model = self._dropouts(device, windows.dropout_seeds)
