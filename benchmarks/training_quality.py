@@ -36,7 +36,8 @@ from lmcells.model import Batch, CellModel, Gaussian, LatentMeaningCells, ModelC
 from lmcells.model.moments import raised
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel, save_pretrained
-from lmcells.training import TrainingSettings, train
+from lmcells.training import TrainingSettings
+from lmcells.training.cells import train
 from lmcells.training.device_corpus import Chunk
 from lmcells.training.sampler import Sampler
 
