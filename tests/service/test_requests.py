@@ -47,6 +47,7 @@ def test_one_note_several_notes_and_lines_are_read() -> None:
         {"text": "PT", "sections": [{"start": -1, "end": 1}]},
         {"text": "PT", "sections": [{"start": 0.5, "end": 1}]},
         {"text": "PT", "sections": [{"start": True, "end": 1}]},
+        {"text": "PT", "sections": [{"start": 0, "end": 1, "header": "P" * 501}]},
         {"text": "PT", "inventory": {"add": [{"short_form": "P" * 51, "long_form": "x"}]}},
         {"text": "PT", "inventory": {"rules": [{"short_form": "PT", "long_form": "x", "ward": 2}]}},
         {"text": "PT", "inventory": {"rules": [{"short_form": "PT", "long_form": "x", "where": ["ward"]}]}},

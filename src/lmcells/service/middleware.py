@@ -149,10 +149,10 @@ class Observation:
 
 
 def _address(scope: Scope) -> str:
-    """Return the client's address, if it is valid: a proxy may pass on anything."""
+    """Return the client's address, if it is valid: a proxy may pass on anything, also as the zone of an address."""
     try:
-        return str(ipaddress.ip_address(scope["client"][0]))
-    except (KeyError, TypeError, ValueError):
+        return str(ipaddress.ip_address(scope["client"][0].partition("%")[0]))
+    except (AttributeError, KeyError, TypeError, ValueError):
         return "-"
 
 
