@@ -106,7 +106,9 @@ def test_large_headers_are_refused(url: str, header: bytes) -> None:
         assert answer_of(large).startswith(b"HTTP/1.1 431 ")
 
 
-@pytest.mark.parametrize("endless", [b"X: x\r\n", b"x", b";x=y"], ids=["trailers", "a trailer", "an extension"])
+@pytest.mark.parametrize(
+    "endless", [b"X: x\r\n", b"x", b";x=y"], ids=["trailers", "a trailer", "an extension"]
+)
 def test_what_follows_a_body_is_limited_too(url: str, endless: bytes) -> None:
     start = b"5" if b";" in endless else b"0\r\nX: "
     head = b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
