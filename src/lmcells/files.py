@@ -7,6 +7,7 @@ import re
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ import lmcells
 from lmcells.errors import FormatError, InputError
 
 CONTINUE = " Mend that, then continue with --resume."
+
+_LOCK = ".lock"
+_POLL_SECONDS = 0.1
 
 
 @contextmanager
@@ -106,15 +110,48 @@ def _keep_private(new: Path, old: Path) -> None:
             new.chmod(kept)
 
 
-def clear_work_folder(work: Path, plan: str) -> None:
-    """Make a folder for work in progress, with what an earlier job left in it removed; refuse one of anything else."""
-    left = [path.name for path in work.iterdir()] if work.is_dir() else []
+@contextmanager
+def work_folder(work: Path, plan: str, *, keep: bool) -> Iterator[None]:
+    """Hold a folder for work in progress, which no other process may use meanwhile.
+
+    What an earlier job left in it is removed, unless `keep`; a folder of anything else is refused.
+    """
+    left = {path.name for path in work.iterdir()} - {_LOCK} if work.is_dir() else set()
     if (left and not any(name.startswith(plan) for name in left)) or work.is_symlink() or work.is_file():
         raise InputError(
             f"{work} is needed for work in progress, but was not made by lmcells. Rename it, or choose another output."
         )
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True, mode=0o700)  # it holds text of the notes
+    with locked(work, by="another job"):
+        work.chmod(0o700)  # it holds text of the notes
+        for path in () if keep else work.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != _LOCK:
+                path.unlink()
+        yield
+
+
+@contextmanager
+def locked(folder: Path, *, by: str, seconds: float = 0.0) -> Iterator[int | None]:
+    """Make a folder and keep other processes out; wait so long for one to end. Yields the number of the lock's file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # not a Unix: nobody is kept out
+        yield None
+        return
+    until = time.monotonic() + seconds
+    with (folder / _LOCK).open("a") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    wait = "Wait for it, or end it."
+                    raise InputError(f"{folder} is being worked on by {by}. {wait}") from None
+                time.sleep(_POLL_SECONDS)
+        yield lock.fileno()
 
 
 def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lmcells.corpus.packing import unpack_corpus
-from lmcells.errors import InputError, LmcellsError
+from lmcells.errors import LmcellsError
 from lmcells.evaluation.reproduce.steps import CHANGED, TO_DO, Step, Steps
+from lmcells.files import locked
 
 _COMMAND = re.compile(r"^lmcells \w+: ")
 _POLL_SECONDS = 0.1
-_LOCK_SECONDS = 20.0
+_LOCK_SECONDS = 20.0  # for the children of a killed run to end
+_OTHERS = "another `lmcells reproduce`, or by a training run that it left behind"
 _PR_SET_PDEATHSIG = 1
 _TAIL = 4096
 
@@ -93,7 +95,10 @@ def execute(
                 why = _COMMAND.sub("", child.last_line()) or f"it ended with code {child.process.returncode}."
                 say(f"{child.name}: {why} (log: {child.log})")
 
-    with _locked(steps.workspace.folder) as lock, _children() as running:
+    with (
+        locked(steps.workspace.folder, by=_OTHERS, seconds=_LOCK_SECONDS) as lock,
+        _children() as running,
+    ):
         while True:
             collect()
             # A report is written last, of all that could be done.
@@ -157,28 +162,3 @@ def _children() -> Iterator[list[_Child]]:
     finally:
         if may_handle:
             signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[int | None]:
-    """Lock the folder for this process; give the children of a killed run time to end."""
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:  # not a Unix: nobody is kept out
-        yield None
-        return
-    until = time.monotonic() + _LOCK_SECONDS
-    with (folder / ".lock").open("a") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise InputError(
-                        f"{folder} is being worked on by another `lmcells reproduce`, or by a training run that it "
-                        "left behind. Wait for it, or end it."
-                    ) from None
-                time.sleep(_POLL_SECONDS)
-        yield lock.fileno()
