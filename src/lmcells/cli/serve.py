@@ -7,7 +7,6 @@ import os
 import re
 import secrets
 import socket
-import sqlite3
 import sys
 import time
 import webbrowser
@@ -104,15 +103,12 @@ def _review(options: argparse.Namespace) -> None:
     if options.export and not Path(options.reviews).exists():
         raise InputError(f"--reviews {options.reviews} does not exist. Give a file with reviews.")
     store = ReviewStore(Path(options.reviews))
-    try:
-        if options.export:
-            inventory = expander_settings(options).open().inventory
-            sys.stdout.writelines(EXPORTS[options.export](store.list_notes(), inventory))
-            return
-        if options.notes:
-            _add_notes(store, options)
-    except sqlite3.OperationalError as error:  # such as a full disk
-        raise InputError(f"--reviews {options.reviews} cannot be used: {error}.") from None
+    if options.export:
+        inventory = expander_settings(options).open().inventory
+        sys.stdout.writelines(EXPORTS[options.export](store.list_notes(), inventory))
+        return
+    if options.notes:
+        _add_notes(store, options)
     # Other users of the machine stay out.
     token = os.environ.setdefault("LMCELLS_TOKEN", secrets.token_urlsafe(16))
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(options.host, options.host)

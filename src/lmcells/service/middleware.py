@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lmcells.errors import InputError
 from lmcells.service.metrics import ServiceMetrics
 from lmcells.service.requests import validation_detail
+from lmcells.service.reviews import ReviewsError
 
 CLIENT_LEFT = 499  # the status under which a request is logged whose client did not wait
 REQUEST_ID = "X-Request-ID"
@@ -66,7 +67,7 @@ async def answer_error(_: Request, error: Exception) -> JSONResponse:
         elif detail == "Method Not Allowed":
             detail = f"method not allowed on this path; allowed: {headers.get('Allow', 'see /docs')}."
         return refusal(error.status_code, detail, headers)
-    return refusal(422, str(error))
+    return refusal(503 if isinstance(error, ReviewsError) else 422, str(error))
 
 
 ERROR_HANDLERS: dict[int | type[Exception], Any] = dict.fromkeys(
