@@ -4,7 +4,10 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
+import stat
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,6 +25,9 @@ from lmcells.errors import FormatError, InputError
 
 CONTINUE = " Mend that, then continue with --resume."
 
+_LOCK = ".lock"
+_POLL_SECONDS = 0.1
+
 
 @contextmanager
 def explain_unwritable(output: object, *, advice: str = "") -> Iterator[None]:
@@ -36,12 +42,18 @@ def explain_unwritable(output: object, *, advice: str = "") -> Iterator[None]:
 
 @contextmanager
 def atomic_write(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """Yield a temporary path to write to; it is renamed to `path` only if the block ends without an error.
+    """Yield an empty temporary file to write to; it becomes `path` only if the block ends without an error.
 
-    A killed process leaves no partial file. `durable` also waits for the disk, so neither does a power failure.
+    A killed process leaves no partial file. `durable` also waits for the disk, so neither does a power failure. What
+    is replaced stays as private as it was.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is not a file, so it is not replaced. Choose another output.")
+    temporary = _beside(path, f"{path.name}.", ".partial")
     try:
+        # Nobody else has made it: it may be in a folder in which others may write.
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        _keep_private(temporary, path)
         yield temporary
         if durable:
             with temporary.open("rb") as written:
@@ -55,12 +67,12 @@ def atomic_write(path: Path, *, durable: bool = False) -> Iterator[Path]:
 def atomic_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield a temporary folder to fill; it is renamed to `path` only if the block ends without an error.
 
-    `overwrite` replaces an existing folder, which stays as it is until the new one is complete.
+    `overwrite` replaces an existing folder, which stays as it is until the new one is complete, and as private.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = _beside(path, f".{path.name}.", ".partial")
     temporary.mkdir(parents=True)
     try:
+        _keep_private(temporary, path)
         yield temporary
         if overwrite:
             put_in_place(temporary, path)
@@ -71,9 +83,10 @@ def atomic_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 def put_in_place(folder: Path, path: Path) -> None:
-    """Rename a complete folder to `path`, replacing any folder of that name."""
-    old = path.with_name(f".{path.name}.{os.getpid()}.old")
+    """Rename a complete folder to `path`, replacing any folder of that name; it is as private as that one was."""
+    old = _beside(path, f".{path.name}.", ".old")
     if path.exists():
+        _keep_private(folder, path)
         path.rename(old)
     try:
         folder.rename(path)
@@ -84,15 +97,61 @@ def put_in_place(folder: Path, path: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def clear_work_folder(work: Path, plan: str) -> None:
-    """Make a folder for work in progress, with what an earlier job left in it removed; refuse one of anything else."""
-    left = [path.name for path in work.iterdir()] if work.is_dir() else []
+def _beside(path: Path, before: str, after: str) -> Path:
+    """Return a new name next to a path: processes on several machines may have the same number."""
+    return path.with_name(f"{before}{secrets.token_hex(4)}{after}")
+
+
+def _keep_private(new: Path, old: Path) -> None:
+    """Let others do with a file or folder only what they may do with the one that it replaces, if there is one."""
+    if old.exists():
+        before, mode = stat.S_IMODE(new.stat().st_mode), stat.S_IMODE(old.stat().st_mode)
+        if (kept := mode | before & stat.S_IRWXU) != before:
+            new.chmod(kept)
+
+
+@contextmanager
+def work_folder(work: Path, plan: str, *, keep: bool) -> Iterator[None]:
+    """Hold a folder for work in progress, which no other process may use meanwhile.
+
+    What an earlier job left in it is removed, unless `keep`; a folder of anything else is refused.
+    """
+    left = {path.name for path in work.iterdir()} - {_LOCK} if work.is_dir() else set()
     if (left and not any(name.startswith(plan) for name in left)) or work.is_symlink() or work.is_file():
         raise InputError(
             f"{work} is needed for work in progress, but was not made by lmcells. Rename it, or choose another output."
         )
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True, mode=0o700)  # it holds text of the notes
+    with locked(work, by="another job"):
+        work.chmod(0o700)  # it holds text of the notes
+        for path in () if keep else work.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != _LOCK:
+                path.unlink()
+        yield
+
+
+@contextmanager
+def locked(folder: Path, *, by: str, seconds: float = 0.0) -> Iterator[int | None]:
+    """Make a folder and keep other processes out; wait so long for one to end. Yields the number of the lock's file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # not a Unix: nobody is kept out
+        yield None
+        return
+    until = time.monotonic() + seconds
+    with (folder / _LOCK).open("a") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    wait = "Wait for it, or end it."
+                    raise InputError(f"{folder} is being worked on by {by}. {wait}") from None
+                time.sleep(_POLL_SECONDS)
+        yield lock.fileno()
 
 
 def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
@@ -114,7 +173,6 @@ def write_tensors(
     """Write named arrays as safetensors, atomically and durably; a full disk raises OSError."""
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     with atomic_write(path, durable=True) as temporary:
-        temporary.touch()
         mode = temporary.stat().st_mode  # the user's default; save_file would let only the owner read
         try:
             save_file(contiguous, temporary, dict(metadata) if metadata else None)

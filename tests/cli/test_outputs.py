@@ -10,6 +10,7 @@ import pytest
 from lmcells.cli import terminal
 from lmcells.cli.arguments import _WRITTEN
 from lmcells.cli.main import BAD_INPUT, build_parser, main
+from lmcells.files import work_folder
 from lmcells.notes.note import Note
 
 
@@ -173,14 +174,38 @@ def test_nothing_is_written_into_a_folder_of_notes(
     assert [path.name for path in (tmp_path / "notes").iterdir()] == ["a.jsonl"]
 
 
-@pytest.mark.parametrize(
-    ("command", "beside"),
-    [
-        ("annotate notes.jsonl --output out.jsonl", "out.jsonl.parts"),
-        ("audit notes.jsonl --output out", "out.parts"),
-        ("prepare notes.jsonl --output out", "out.building"),
-    ],
-)
+WORK_FOLDERS = [
+    ("annotate notes.jsonl --output out.jsonl", "out.jsonl.parts"),
+    ("audit notes.jsonl --output out", "out.parts"),
+    ("prepare notes.jsonl --output out --min-count 0", "out.building"),
+]
+
+
+@pytest.mark.parametrize(("command", "beside"), WORK_FOLDERS)
+def test_two_jobs_never_work_on_one_output(
+    command: str,
+    beside: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One of them would take the other's parts for its own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.jsonl").write_text(NOTE)
+    work = tmp_path / beside
+    with work_folder(work, "plan.json", keep=False):
+        (work / "plan.json").write_text("{}")
+        (work / "part-000000.jsonl").write_text("kept")
+        for more in ([], ["--overwrite"], ["--resume"]):
+            assert main([*command.split(), *more]) == BAD_INPUT
+            message = f"{beside} is being worked on by another job. Wait for it, or end it."
+            assert message in capsys.readouterr().err or more == ["--resume"]
+            assert (work / "part-000000.jsonl").read_text() == "kept"
+    assert main([*command.split(), *more[:-1]]) == 0
+    assert not work.exists()
+
+
+@pytest.mark.parametrize(("command", "beside"), WORK_FOLDERS)
 def test_a_folder_that_another_program_made_is_left_alone(
     command: str,
     beside: str,

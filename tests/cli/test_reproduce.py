@@ -21,6 +21,7 @@ from evaluation.tiny_checkpoint import write_checkpoint
 from lmcells.cli.main import main
 from lmcells.corpus import Corpus
 from lmcells.evaluation.reproduce import Step, execution
+from lmcells.files import locked
 
 pytest.importorskip("matplotlib")
 SOURCE = Path(__file__).parents[2] / "src"
@@ -363,7 +364,7 @@ def test_a_second_one_in_the_same_folder_is_refused(
 ) -> None:
     monkeypatch.setattr(execution, "_LOCK_SECONDS", 0.0)
     config = write_protocol(tmp_path)
-    with execution._locked(tmp_path / "out"):
+    with locked(tmp_path / "out", by="this test"):
         assert reproduce(config) == 2
     assert "is being worked on by another `lmcells reproduce`" in capsys.readouterr().err
 

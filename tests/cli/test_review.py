@@ -18,6 +18,7 @@ from lmcells.evaluation.marked_notes import read_marked_notes
 from lmcells.notes.readers import ReadReport
 from lmcells.service.review_decisions import Choice, Version
 from lmcells.service.reviews import ReviewStore
+from service.serving import wait_until
 
 NOTES = [
     {"id": "1", "text": "PLAN: seen by PT for gait. XQZ given.", "category": "Nursing"},
@@ -106,6 +107,40 @@ def test_notes_are_served_and_reviews_exported(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "labelled.jsonl").write_text(capsys.readouterr().out)
     (marked,) = read_marked_notes(tmp_path / "labelled.jsonl", report=ReadReport())
     assert marked.marks[0].senses == ("physical therapist",)
+
+
+def test_the_token_is_not_on_the_command_line_of_the_browser(tmp_path: Path) -> None:
+    """Everybody on the machine can read it there."""
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(
+        f'#!/bin/sh\ncp "${{1#file://}}" {opened}.html\nls -ld "$(dirname "${{1#file://}}")" >{opened}.mode\n'
+    )
+    with browser.open("a") as more:
+        more.write(f'echo "$@" >{opened}.new\nmv {opened}.new {opened}\n')
+    browser.chmod(0o755)
+    given = [*"review --port 0 --reviews".split(), str(tmp_path / "reviews.db")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lmcells", *given],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"BROWSER": f"{browser} %s", "LMCELLS_TOKEN": "se%cret&more"},
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().split()[-1]
+            urllib.request.urlopen(address.replace("#", "livez#"), timeout=30).close()
+            wait_until(opened.exists)
+        finally:
+            process.send_signal(signal.SIGTERM)
+    assert address.endswith("/#token=se%25cret%26more")
+    assert f"url={address}" in Path(f"{opened}.html").read_text()
+    assert "cret" not in opened.read_text()
+    assert Path(f"{opened}.mode").read_text().startswith("drwx------")
+    assert {each.name for each in tmp_path.iterdir()} == {
+        *("browser", "opened", "opened.html", "opened.mode", "reviews.db"),
+    }
 
 
 def test_a_file_without_notes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -204,3 +204,18 @@ def test_a_device_keeps_its_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "chmod", lambda *_: pytest.fail("the mode of a device was changed"))
     with whole_notes._private(Path("/dev/null")) as file:
         assert file is not None
+
+
+@pytest.mark.parametrize(
+    "last", [b'{"model": "dictionary", "id": "x", "outc', b'{"id": "caf\xc3', b"[]", b'{"outcomes": 3}']
+)
+def test_an_evaluation_goes_on_where_a_full_disk_stopped_it(tmp_path: Path, last: bytes) -> None:
+    notes, outcomes = tmp_path / "notes.jsonl", tmp_path / "outcomes.jsonl"
+    mark = {"start": 7, "end": 10, "kind": "short_form", "senses": ["cerebrovascular accident"]}
+    notes.write_text(
+        "".join(json.dumps({"id": id_, "text": TEXT, "mentions": [mark]}) + "\n" for id_ in ("a", "é"))
+    )
+    given: dict[str, Any] = {"models": ["dictionary"], "notes": notes, "outcomes": outcomes}
+    first = whole_notes.evaluate_notes(**given)
+    outcomes.write_bytes(outcomes.read_bytes().partition(b"\n")[0] + b"\n" + last)
+    assert whole_notes.evaluate_notes(**given, resume=True) == first

@@ -5,6 +5,7 @@ import math
 import pickle
 from dataclasses import FrozenInstanceError
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +29,20 @@ def test_it_survives_pickle_and_json(expansion: Expansion) -> None:
     assert pickle.loads(pickle.dumps(expansion)) == expansion
     assert Expansion.from_dict(json.loads(json.dumps(expansion.to_dict()))) == expansion
     assert hash(expansion) == hash(Expansion.from_dict(expansion.to_dict()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"start": [3]},
+        {"section": 7},
+        {"probability": "0.9"},
+        {"candidates": [{"long_form": "x", "probability": []}]},
+    ],
+)
+def test_what_is_no_expansion_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        Expansion.from_dict(EXPANSION.to_dict() | change)
 
 
 def test_its_fields_go_into_json_under_their_names() -> None:

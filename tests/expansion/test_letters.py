@@ -53,3 +53,9 @@ def test_ordinary_words_names_and_scanned_noise_are_left_alone() -> None:
 )
 def test_typing_errors_and_parts_of_words_are_no_short_forms(note: str) -> None:
     assert [e for e in Expander.from_pretrained()(note) if e.source == "letters"] == []
+
+
+def test_time_is_linear_in_hostile_text() -> None:
+    expander = Expander.from_pretrained()
+    note = "PT pulm " * 20_000  # minutes, if time were quadratic
+    assert len(expander.lexicon(None, None).read(note)) == 40_000

@@ -397,3 +397,7 @@ def test_inventories_share_what_is_known_about_equal_candidates(model: Pretraine
     other = ranker.over(INVENTORY.add(Sense("MS", "gait")))
     assert prototypes(other, "PT") is prototypes(ranker, "PT")
     assert len(prototypes(other, "MS")) == len(prototypes(ranker, "MS")) + 1
+    n_known = len(ranker._known)
+    for number in range(3):  # nothing is kept of inventories that nobody uses any more
+        prototypes(ranker.over(INVENTORY.add(Sense("MS", f"gait {number}"))), "MS")
+    assert len(ranker._known) == n_known

@@ -7,6 +7,7 @@ import pytest
 from lmcells.errors import InputError
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.inventory import SenseLookup, form_key
+from lmcells.expansion.layers import extend
 from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.notes.note import Section
 
@@ -157,6 +158,25 @@ def test_a_header_has_the_sense_of_its_section(text: str, expected: str | None) 
 def test_a_short_form_of_the_note_alone_waits_for_its_definition_when_there_are_two() -> None:
     text = "ZQ: zeta quotient (ZQ) and ZQ, zebra quota (ZQ)"
     assert meanings(text) == [("ZQ", "zeta quotient"), ("ZQ", "zeta quotient"), ("ZQ", "zebra quota")]
+
+
+def test_a_definition_holds_for_the_spellings_that_begin_with_it() -> None:
+    text = "PT: seen. Physiotherapy (PT), then P.T. and PTs; prothrombin time (PT), P.T."
+    told = [long_form for _, long_form in meanings(text)]
+    assert told == [None, *["physical therapy"] * 3, *["prothrombin time"] * 2]
+
+
+@pytest.mark.parametrize("unit", ["PT q6h ", "PT: physical therapy\n", "physical therapies (PTs) PT "])
+def test_time_is_linear_on_hostile_text(unit: str) -> None:
+    pinned = extend(INVENTORY, [{"short_form": "PT", "long_form": "prothrombin time", "action": "pin"}])
+    n = 200_000 // len(unit)  # minutes, if time were quadratic
+    assert len(READ.over(pinned)(unit * n)) >= n
+
+
+def test_nothing_is_kept_of_the_short_forms_that_a_note_defines() -> None:
+    reader = READ.over(INVENTORY)
+    reader("ZQ: seen.\nZeta quotient (ZQ), zebra quota (ZQ).\nPE: normal.")
+    assert "ZQ" not in reader._header_senses
 
 
 def test_a_defined_sense_brings_its_concept() -> None:

@@ -218,7 +218,16 @@ def test_both_places_hold_what_is_said_of_them(words: list[str], between: str) -
 
 @pytest.mark.parametrize(
     "piece",
-    ["(", "((AF)", "AF = a ", "a (AB", "ab ab ab ab (ABABABABAB) ", "Abbreviations: AF, a", "\nRA - right a"],
+    [
+        "(",
+        "((AF)",
+        "AF = a ",
+        "a (AB",
+        "ab ab ab ab (ABABABABAB) ",
+        "Abbreviations: AF, a",
+        "\nRA - right a",
+        "abbreviations: ",
+    ],
 )
 def test_time_is_linear_on_hostile_text(piece: str) -> None:
     n = 100_000 // len(piece)  # minutes, if time were quadratic

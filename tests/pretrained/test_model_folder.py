@@ -332,6 +332,19 @@ def test_missing_and_misshapen_tensors_are_named(copy: Path) -> None:
         PretrainedModel.from_pretrained(copy)
 
 
+@pytest.mark.parametrize("levels", [None, np.zeros((200_000, 1), np.int8)])
+def test_scales_without_the_rows_of_a_table_are_refused(copy: Path, levels: Any) -> None:
+    arrays = read_tensors(copy / "model.safetensors")
+    name = "prior.words.weight"
+    del arrays[name]
+    arrays |= {f"{name}.scale": np.zeros((1, 200_000), np.float16)} | (
+        {} if levels is None else {name: levels}
+    )
+    rewrite(copy, "model.safetensors", arrays)
+    with pytest.raises(ModelError, match=r"prior\.words\.weight\.scale does not have a number for each row"):
+        PretrainedModel.from_pretrained(copy)
+
+
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 def test_a_model_whose_numbers_are_not_finite_is_refused(copy: Path, number: float) -> None:
     arrays = read_tensors(copy / "model.safetensors")

@@ -4,7 +4,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -106,6 +106,43 @@ def test_large_headers_are_refused(url: str, header: bytes) -> None:
         assert answer_of(large).startswith(b"HTTP/1.1 431 ")
 
 
+@pytest.mark.parametrize(
+    "endless", [b"X: x\r\n", b"x", b";x=y"], ids=["trailers", "a trailer", "an extension"]
+)
+def test_what_follows_a_body_is_limited_too(url: str, endless: bytes) -> None:
+    start = b"5" if b";" in endless else b"0\r\nX: "
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with connect(url, head + start) as large, pytest.raises(ConnectionError):
+        large.sendall(endless * 5_000_000)
+    assert is_served(url)
+
+
+def test_a_header_after_the_body_is_ignored(url: str) -> None:
+    chunks = b'5\r\n{"tex\r\n8\r\nt":"HTN"\r\n1\r\n}\r\n0\r\nX-Request-ID: trailer\r\n\r\n'
+    last = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: header\r\nConnection: close\r\n\r\n"
+    with connect(url, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + last) as connection:
+        answer = answer_of(connection)
+    assert answer.count(b"HTTP/1.1 200 OK") == 2
+    assert b"trailer" not in answer
+    assert b"x-request-id: header" in answer
+
+
+def test_the_body_of_a_request_to_upgrade_is_not_another_request(url: str) -> None:
+    upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    body = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with connect(url, HEAD + upgrade + b"Content-Length: %d\r\n\r\n" % len(body)) as connection:
+        time.sleep(0.2)
+        with suppress(ConnectionError):
+            connection.sendall(body)
+        said = answer_of(connection)
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert said.count(b"HTTP/1.1 ") == 1
+    with connect(url, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + upgrade + b"\r\n") as connection:
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")  # as HTTP allows
+        connection.sendall(body)
+        assert answer_of(connection).startswith(b"HTTP/1.1 200 ")
+
+
 def test_bodies_that_do_not_arrive_take_no_place(url: str) -> None:
     with ExitStack() as open_:
         for _ in range(10):  # of 4 places
@@ -125,6 +162,9 @@ def test_requests_in_a_row_on_one_connection_are_all_answered(url: str) -> None:
     last = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with connect(url, request * 3 + last) as pipeline:
         assert answer_of(pipeline).count(b"HTTP/1.1 200 OK") == 4
+    with connect(url, request * 2_000) as pipeline:  # too many to remember
+        assert answer_of(pipeline).count(b"HTTP/1.1 200 OK") <= connections.MAX_PIPELINE
+    assert is_served(url)
 
 
 def test_who_does_not_read_the_answer_is_cut_off(expander: Expander, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import json
 import time
 import tracemalloc
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -47,6 +48,7 @@ def test_one_note_several_notes_and_lines_are_read() -> None:
         {"text": "PT", "sections": [{"start": -1, "end": 1}]},
         {"text": "PT", "sections": [{"start": 0.5, "end": 1}]},
         {"text": "PT", "sections": [{"start": True, "end": 1}]},
+        {"text": "PT", "sections": [{"start": 0, "end": 1, "header": "P" * 501}]},
         {"text": "PT", "inventory": {"add": [{"short_form": "P" * 51, "long_form": "x"}]}},
         {"text": "PT", "inventory": {"rules": [{"short_form": "PT", "long_form": "x", "ward": 2}]}},
         {"text": "PT", "inventory": {"rules": [{"short_form": "PT", "long_form": "x", "where": ["ward"]}]}},
@@ -134,3 +136,14 @@ def test_whatever_the_body_time_and_memory_are_bounded(hostile: Any) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 40_000_000
+
+
+@pytest.mark.parametrize("unit", [b"\n", b"  \n", b"x\n"])
+def test_millions_of_lines_take_no_memory(unit: bytes) -> None:
+    content = unit * (1_000_000 // len(unit))
+    tracemalloc.start()
+    with suppress(InputError):  # too many notes
+        read_lines(content, SETTINGS, {})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2_000_000

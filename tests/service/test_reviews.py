@@ -5,10 +5,12 @@ import io
 import json
 import os
 import random
+import sqlite3
 import stat
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -27,6 +29,7 @@ from lmcells.integrations.exports import read_annotated
 from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport
+from lmcells.service import reviews
 from lmcells.service.review_decisions import Action, Choice, Scope, Version, agreement
 from lmcells.service.review_files import EXPORTS, add_notes, mentions_of, site_rules, version_of
 from lmcells.service.reviews import ReviewStore
@@ -106,11 +109,54 @@ def test_a_file_that_holds_something_else_is_refused_and_left_as_it_was(tmp_path
     notes = tmp_path / "notes.txt"
     notes.write_text("PT today, and nothing that SQLite would know. " * 50)
     notes.chmod(0o664)
-    with pytest.raises(InputError, match="is not a file of reviews"):
+    with pytest.raises(InputError, match="cannot be used: file is not a database"):
         ReviewStore(notes)
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("CREATE TABLE visits (id)")
+    with pytest.raises(InputError, match="is not a file of reviews"):
+        ReviewStore(tmp_path / "other.db")
     assert stat.S_IMODE(notes.stat().st_mode) == 0o664
     with pytest.raises(InputError, match="cannot be opened: No such file"):
         ReviewStore(tmp_path / "missing" / "reviews.db")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        f"UPDATE notes SET mentions = '{SECRET}'",
+        f"""UPDATE notes SET mentions = '[{{"{SECRET}": 1}}]'""",
+        f"""UPDATE notes SET metadata = '["{SECRET}"]'""",
+        f"UPDATE decisions SET scope = '{SECRET}'",
+        f"UPDATE decisions SET start = '{SECRET}'",
+        "DROP TABLE decisions",
+    ],
+)
+def test_a_damaged_file_is_told_in_one_line(
+    expander: Expander, tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "reviews.db"
+    store = ReviewStore(path)
+    add(store)
+    decide(store, 1, 6, THERAPY, "everywhere")
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute(damage)
+    with client(expander, reviews=str(path)) as service:
+        answer = service.get("/v1/reviews")
+        listed = service.get("/v1/reviews/export/labelled.jsonl")
+    assert (answer.status_code, listed.status_code) == (503, 503)
+    assert "is damaged. Restore" in answer.text or "no such table" in answer.text
+    assert SECRET not in answer.text + caplog.text
+
+
+def test_a_file_that_another_process_keeps_is_told_in_one_line(
+    expander: Expander, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "reviews.db"
+    with client(expander, reviews=str(path)) as service, closing(sqlite3.connect(path)) as other:
+        monkeypatch.setattr(reviews, "_BUSY_SECONDS", 0.1)
+        other.execute("BEGIN IMMEDIATE")
+        answer = service.get("/v1/reviews")
+    assert (answer.status_code, answer.json()["detail"][-20:]) == (503, " database is locked.")
 
 
 @pytest.mark.parametrize(

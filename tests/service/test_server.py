@@ -242,7 +242,8 @@ def test_only_a_trusted_proxy_is_believed(folder: Path) -> None:
         headers = {"X-Forwarded-For": "10.1.2.3", "Host": "acronyms.example"}
         assert httpx.get(f"{server.url}/v1/inventory", headers=headers).status_code == 200
         assert httpx.get(f"{server.url}/v1/inventory").status_code == 421
-        httpx.get(f"{server.url}/v1/inventory", headers=headers | {"X-Forwarded-For": SECRET})
+        for given in (SECRET, f"fe80::1%{SECRET}"):
+            httpx.get(f"{server.url}/v1/inventory", headers=headers | {"X-Forwarded-For": given})
         assert server.stop() == 0
     assert '10.1.2.3 "GET /v1/inventory" 200' in server.log
     assert SECRET not in server.log

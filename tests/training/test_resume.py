@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from lmcells.corpus import Corpus
-from lmcells.errors import ConfigError, FormatError
-from lmcells.files import read_tensors
+from lmcells.errors import ConfigError, FormatError, InputError
+from lmcells.files import locked, read_tensors
 from lmcells.model import CellModel
 from lmcells.training import Progress, TrainingStopped
 from lmcells.training.checkpoint import DamagedCheckpoint, State, load_newest, write_checkpoint
@@ -168,6 +168,14 @@ def test_a_run_does_not_go_on_with_other_settings(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         run(corpus, finished[0], resume=True, **settings)
+
+
+def test_two_runs_never_write_to_one_folder(corpus: Corpus, tmp_path: Path) -> None:
+    message = "is being worked on by another training run"
+    with locked(tmp_path, by="this test"):
+        for option in ("resume", "overwrite"):
+            with pytest.raises(InputError, match=message):
+                run(corpus, tmp_path, **{option: True})
 
 
 def test_a_run_is_overwritten_only_when_asked_to(

@@ -2,17 +2,20 @@
 
 import argparse
 import getpass
+import html
 import os
 import re
 import secrets
 import socket
-import sqlite3
 import sys
 import time
 import webbrowser
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
+from urllib.parse import quote
 
 from lmcells.cli import arguments
 from lmcells.cli.arguments import REPEATED, Command, Options, expander_settings, picked
@@ -52,7 +55,7 @@ def _add_serve(add: Options) -> None:
             add(name, each.metadata["help"], type=type(each.default), default=each.default)
 
 
-def _serve(options: argparse.Namespace) -> None:
+def _serve(options: argparse.Namespace, *, on_listening: Callable[[int], None] = lambda _: None) -> None:
     try:
         from lmcells.service.server import TOKEN, ServerOptions, check, serve
     except ModuleNotFoundError as error:
@@ -81,7 +84,7 @@ def _serve(options: argparse.Namespace) -> None:
     if options.check:
         check(server)
     else:
-        serve(server, n_workers=options.workers)
+        serve(server, n_workers=options.workers, on_listening=on_listening)
 
 
 def _add_review(add: Options) -> None:
@@ -100,26 +103,28 @@ def _review(options: argparse.Namespace) -> None:
     if options.export and not Path(options.reviews).exists():
         raise InputError(f"--reviews {options.reviews} does not exist. Give a file with reviews.")
     store = ReviewStore(Path(options.reviews))
-    try:
-        if options.export:
-            inventory = expander_settings(options).open().inventory
-            sys.stdout.writelines(EXPORTS[options.export](store.list_notes(), inventory))
-            return
-        if options.notes:
-            _add_notes(store, options)
-    except sqlite3.OperationalError as error:  # such as a full disk
-        raise InputError(f"--reviews {options.reviews} cannot be used: {error}.") from None
-    if options.port == 0:
-        options.port = _free_port(options.host)
+    if options.export:
+        inventory = expander_settings(options).open().inventory
+        sys.stdout.writelines(EXPORTS[options.export](store.list_notes(), inventory))
+        return
+    if options.notes:
+        _add_notes(store, options)
     # Other users of the machine stay out.
     token = os.environ.setdefault("LMCELLS_TOKEN", secrets.token_urlsafe(16))
-    scheme = "https" if options.certificate else "http"
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(options.host, options.host)
-    address = f"{scheme}://{host}:{options.port}{options.root_path}/#token={token}"
-    print(f"{options.reviews}: {store.counts('')['n_notes']:,} notes. Review them at {address}", flush=True)
-    if not options.no_browser:
-        Thread(target=_open_page, args=(options, address), daemon=True).start()
-    _serve(options)
+    origin = f"{'https' if options.certificate else 'http'}://{host}"
+    n_notes = store.counts("")["n_notes"]
+    with TemporaryDirectory(prefix="review-", dir=Path(options.reviews).parent) as folder:
+
+        def invite(port: int) -> None:
+            address = f"{origin}:{port}{options.root_path}/#token={quote(token, safe='')}"
+            print(f"{options.reviews}: {n_notes:,} notes. Review them at {address}", flush=True)
+            if not options.no_browser:
+                page = Path(folder) / "open.html"
+                page.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(address)}">')
+                Thread(target=_open_page, args=(options.host, port, page), daemon=True).start()
+
+        _serve(options, on_listening=invite)
 
 
 def _add_notes(store: ReviewStore, options: argparse.Namespace) -> None:
@@ -134,23 +139,17 @@ def _add_notes(store: ReviewStore, options: argparse.Namespace) -> None:
         print(f"lmcells review: skipped: {reasons}", file=sys.stderr)
 
 
-def _open_page(options: argparse.Namespace, address: str) -> None:
-    """Open the page as soon as the service listens."""
+def _open_page(host: str, port: int, page: Path) -> None:
+    """Open the page as soon as the service answers, by a private file: everybody sees a browser's command line."""
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         try:
-            socket.create_connection((options.host, options.port), timeout=1).close()
+            socket.create_connection((host, port), timeout=1).close()
         except OSError:
             time.sleep(0.1)
         else:
-            webbrowser.open(address)
+            webbrowser.open(page.resolve().as_uri())
             return
-
-
-def _free_port(host: str) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, 0), family=family) as server:
-        return int(server.getsockname()[1])
 
 
 def _user() -> str:

@@ -313,13 +313,13 @@ def _private(path: Path | None, *, append: bool = False) -> Iterator[TextIO | No
 
 
 def _read_outcomes(path: Path) -> dict[tuple[str, str], list[Outcome]]:
-    """Read the results of an earlier run; a truncated last line is left out."""
+    """Read the results of an earlier run; what a full disk has truncated is left out."""
     done = {}
-    for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
+    for line in path.read_bytes().split(b"\n") if path.is_file() else ():
         try:
             row = json.loads(line)
-        except ValueError:
+            found = [Outcome(**{**each, "senses": tuple(each["senses"])}) for each in row["outcomes"]]
+            done[row["model"], row["id"]] = found
+        except (KeyError, TypeError, ValueError):
             continue
-        found = [Outcome(**{**each, "senses": tuple(each["senses"])}) for each in row["outcomes"]]
-        done[row["model"], row["id"]] = found
     return done

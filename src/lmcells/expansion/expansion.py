@@ -72,6 +72,31 @@ class Expansion:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the expansion of `to_dict`."""
+        """Return the expansion of `to_dict`; KeyError, TypeError or ValueError if it is of anything else."""
         candidates = tuple(Candidate(**candidate) for candidate in values["candidates"])
-        return cls(**{**values, "candidates": candidates})
+        made = cls(**{**values, "candidates": candidates})
+        _check_types(made, _OF_EXPANSION)
+        for each in candidates:
+            _check_types(each, _OF_CANDIDATE)
+        return made
+
+
+_NUMBER = float | int
+_OF_CANDIDATE = {"long_form": str, "probability": _NUMBER, "concept_id": str | None}
+_OF_EXPANSION = {
+    "start": int,
+    "end": int,
+    "short_form": str,
+    "section": str | None,
+    "long_form": str | None,
+    "probability": _NUMBER | None,
+    "source": str,
+    "abstained": str | None,
+    "error_prone": bool,
+}
+
+
+def _check_types(value: object, types: Mapping[str, Any]) -> None:
+    for name, kind in types.items():
+        if not isinstance(getattr(value, name), kind):
+            raise TypeError(name)

@@ -76,13 +76,16 @@ class LetterSenses:
     def find(self, text: str, tokens: TokenArrays, taken: Sequence[Found]) -> Iterator[Found]:
         """Yield the tokens that may be short forms and are not taken."""
         unknown = np.flatnonzero(self._ordinary.take(slots_of(tokens.hashes, 1, _SLOT_BITS)) != tokens.hashes)
-        begun = {each.start for each in taken}
+        begun = [each.start for each in taken]
         in_capitals = None
         for start, end in zip(tokens.starts[unknown].tolist(), tokens.ends[unknown].tolist(), strict=True):
-            if not 2 < end - start <= _LONGEST or start in begun:
+            if not 2 < end - start <= _LONGEST:
+                continue
+            n_before = bisect_left(begun, end)
+            if n_before and taken[n_before - 1].end > start:
                 continue
             short_form = self._short_form(text[start:end])
-            if short_form is None or any(each.start < end and start < each.end for each in taken):
+            if short_form is None:
                 continue
             if _JOINED_BEFORE.search(text, max(0, start - 1), start) or _JOINED_AFTER.match(text, end):
                 continue  # part of a longer expression, or misread by a scanner

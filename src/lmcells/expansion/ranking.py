@@ -63,12 +63,15 @@ class PosteriorRanker(ABC):
         self.read = read
         self._network = model.variational
         self._section_id = section_id_finder(model)
-        self._known: dict[Sequence[Sense], Any] = {}  # by candidates, so that inventories can share it
+        self._first = inventory
+        # By candidates: those of this inventory, for all rankers over it; and those of a ranker's own, kept with it.
+        self._known: dict[Sequence[Sense], Any] = {}
+        self._own: dict[Sequence[Sense], Any] = {}
 
     def over(self, inventory: SenseInventory) -> Self:
-        """Return a ranker for another inventory; both share what is known about candidates."""
+        """Return a ranker for another inventory; both share what is known about candidates that they share."""
         ranker = copy(self)
-        ranker.inventory = inventory
+        ranker.inventory, ranker._own = inventory, {}
         return ranker
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
@@ -103,11 +106,17 @@ class PosteriorRanker(ABC):
         candidates = {each: self.inventory.senses(each) for each in short_forms}
         if len(self._known) > _CACHE_SIZE:
             self._known.clear()
-        known = {each: self._known.get(senses) for each, senses in candidates.items()}
+        known = {each: self._kept(each).get(senses) for each, senses in candidates.items()}
         new = [each for each in known if known[each] is None]
         for each, found in zip(new, self.read_candidates([candidates[each] for each in new]), strict=True):
-            known[each] = self._known[candidates[each]] = found
+            known[each] = self._kept(each)[candidates[each]] = found
         return known
+
+    def _kept(self, short_form: str) -> dict[Sequence[Sense], Any]:
+        if self.inventory is self._first:
+            return self._known
+        is_shared = self._first.by_short_form.get(short_form) == self.inventory.by_short_form[short_form]
+        return self._known if is_shared else self._own
 
     def posterior_scores(self, short_form: str, posterior: NumpyPosterior, read: Mask) -> Floats:
         """Score the candidates of one short form by the posteriors of windows with these context masks: (B, K)."""

@@ -1,10 +1,11 @@
 """Reading a note: its short forms, the section of each, and its abbreviation definitions."""
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -62,6 +63,23 @@ class Occurrence:
         return None if self.source == "letters" else self.mention
 
 
+class _Definitions:
+    """What a note says about one spelling of a short form, in order."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.candidates: list[Candidate] = []
+        self.distinct: dict[tuple[str, ...], Candidate] = {}
+
+    def add(self, start: int, candidate: Candidate) -> None:
+        self.starts.append(start)
+        self.candidates.append(candidate)
+        self.distinct[form_key(candidate.long_form)] = candidate
+
+
+_Meanings = dict[str, dict[str, _Definitions]]  # by short form, and by its spelling without marks
+
+
 class NoteReader:
     """Finds the occurrences of short forms in notes, for one inventory."""
 
@@ -111,10 +129,11 @@ class NoteReader:
         read_out = {(each.start, each.end): each.long_form for each in counted}
         if read_out:
             ruled = [each for each in found if self._is_ruled(each.short_form)]
+            begun = [each.start for each in ruled]
             read_out = {
                 span: long_form
                 for span, long_form in read_out.items()
-                if not any(each.start < span[1] and span[0] < each.end for each in ruled)
+                if not (n_before := bisect_left(begun, span[1])) or ruled[n_before - 1].end <= span[0]
             }
         if read_out:
             found = without_overlaps([*found, *(Found(*span, text[slice(*span)]) for span in read_out)])
@@ -151,7 +170,7 @@ class NoteReader:
         text: str,
         found: Found,
         section: Section,
-        meanings: Mapping[str, list[tuple[Definition, Candidate]]],
+        meanings: _Meanings,
         read_out: Mapping[tuple[int, int], str],
         *,
         allowed: Allowed | None,
@@ -183,11 +202,9 @@ class NoteReader:
         """Whether the inventory has rules for a short form, or forbids all its senses."""
         return short_form in self._inventory.rules or not self._inventory.by_short_form[short_form]
 
-    def _meanings(
-        self, found: list[Found], definitions: list[Definition]
-    ) -> tuple[dict[str, list[tuple[Definition, Candidate]]], list[str]]:
+    def _meanings(self, found: list[Found], definitions: list[Definition]) -> tuple[_Meanings, list[str]]:
         """Group the definitions of a text by short form, and collect the short forms that the inventory lacks."""
-        meanings: dict[str, list[tuple[Definition, Candidate]]] = {}
+        meanings: _Meanings = {}
         found_at = {each.start: each.short_form for each in found} if definitions else {}
         for definition in definitions:
             short_form = found_at.get(definition.start, definition.short_form)
@@ -197,7 +214,9 @@ class NoteReader:
                 DEFINITION_PRECISION,
                 sense.concept_id if sense else None,
             )
-            meanings.setdefault(short_form, []).append((definition, candidate))
+            spellings = meanings.setdefault(short_form, {})
+            spelling = spellings.setdefault(without_marks(definition.short_form), _Definitions())
+            spelling.add(definition.start, candidate)
         return meanings, [short_form for short_form in meanings if short_form not in self._inventory]
 
     def _defined_sense(self, short_form: str, long_form: str) -> Sense | None:
@@ -239,6 +258,8 @@ class NoteReader:
         if short_form not in self._header_senses:
             aliases, senses = load_aliases(), self._inventory.by_short_form
             own = find_alias(aliases, short_form)
+            if short_form not in self._inventory:  # a note's own: nothing is kept of it
+                return own, None
             kind = own.kind if own else Kind.SECTION
             named = {
                 alias.name: sense
@@ -282,14 +303,20 @@ def _is_plain_acronym(text: str, found: Found) -> bool:
     return len(written) > 2 and lower not in WITH_ORDINARY_READING
 
 
-def _defined(text: str, found: Found, given: list[tuple[Definition, Candidate]]) -> Candidate | None:
+def _defined(text: str, found: Found, given: Mapping[str, _Definitions]) -> Candidate | None:
     """Return the long form of the last definition before a short form, or of the only one after it."""
     written = without_marks(text[found.start : found.end])
-    fitting = [each for each in given if written.startswith(without_marks(each[0].short_form))]
-    before = [candidate for definition, candidate in fitting if definition.start <= found.start]
+    fitting = [given[written[:n]] for n in range(len(written) + 1) if written[:n] in given]
+    before = [
+        (each.starts[n - 1], each.candidates[n - 1])
+        for each in fitting
+        if (n := bisect_right(each.starts, found.start))
+    ]
     if before:
-        return before[-1]
-    distinct = {form_key(candidate.long_form): candidate for _, candidate in fitting}
+        return max(before, key=itemgetter(0))[1]
+    if any(len(each.distinct) > 1 for each in fitting):
+        return None
+    distinct = {key: candidate for each in fitting for key, candidate in each.distinct.items()}
     return next(iter(distinct.values())) if len(distinct) == 1 else None
 
 

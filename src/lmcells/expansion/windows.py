@@ -25,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 NULL = -1  # the id of no section
 _NONE = -1  # no token, or a token without an id
 _BETWEEN = "\n]#\n"  # ends any token or de-identification mark that a text leaves open
-_MOST_HEADERS = 100_000  # that are cached
+_MOST_HEADERS = 10_000  # that are cached
 _SLOT_BITS = 18  # one word of the vocabulary in fourteen shares its slot with another
 
 

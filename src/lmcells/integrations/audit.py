@@ -316,7 +316,6 @@ def _write(findings: _Findings, output: Path, reading: Row, plan: Row) -> Row:
     output.chmod(0o700)
     for name, text in files.items():
         with atomic_write(output / name) as temporary:
-            temporary.touch(mode=0o600)
-            temporary.chmod(0o600)  # a killed process may have left one
+            temporary.chmod(0o600)
             temporary.write_text(text, encoding="utf-8")
     return report

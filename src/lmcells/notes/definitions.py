@@ -7,6 +7,7 @@ must reach `_NEEDED`. A long form of the inventory needs no alignment ("twice da
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import chain, product
@@ -211,7 +212,8 @@ def _long_inside(text: str, inside: _Span) -> Iterator[_Candidate]:
 def _listed(text: str, lists: list[int], spells: FormLookup) -> Iterator[Definition]:
     """Yield "AF = atrial fibrillation", "AF, atrial fibrillation;" in a list, and "AF: ..." if the inventory agrees."""
     for sign in (_SIGN_IN_LIST if lists else _SIGN).finditer(text):
-        is_listed = bool(lists) and any(0 <= sign.start() - at < _LIST_LENGTH for at in lists)
+        n_before = bisect_right(lists, sign.start())
+        is_listed = n_before > 0 and sign.start() - lists[n_before - 1] < _LIST_LENGTH
         if sign[0][0] == "," and not is_listed:
             continue
         begin = max(0, sign.start() - _LONGEST)

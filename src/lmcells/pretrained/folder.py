@@ -147,8 +147,11 @@ def load_names(path: Path, *, expected: int | None = None, distinct: bool = Fals
 def load_weights(path: Path, config: ModelConfig) -> dict[str, Array]:
     arrays = load_tensors(path)
     for name in [name for name in arrays if name.endswith(SCALE)]:
-        table = name.removesuffix(SCALE)
-        arrays[table] = from_eight_bits(arrays[table], arrays.pop(name))
+        table, scale = name.removesuffix(SCALE), arrays.pop(name)
+        levels = arrays.get(table, np.zeros(0))
+        if scale.shape != (*levels.shape[:1], 1):  # their product could be as large as anything
+            raise ModelError(f"{path}: {name} does not have a number for each row of {table}. {AGAIN}")
+        arrays[table] = from_eight_bits(levels, scale)
     return require_tensors(path, arrays, config.tensor_shapes())
 
 

@@ -12,12 +12,14 @@ from uvicorn.server import ServerState
 
 from lmcells.service.settings import ServiceSettings
 
-MAX_HEADER = 32_768  # bytes of the request line and all headers
+MAX_HEADER = 32_768  # bytes of the request line and all headers, or between two pieces of a body
+MAX_PIPELINE = 100  # requests of a connection that wait for the answer to an earlier one
 SEND_SECONDS = 30.0  # for a client that does not read its answer
 _GOODBYE_SECONDS = 1.0  # for a client to answer the end of TLS
 _EACH = 4  # bytes around the name and the value of a header
 
 _REFUSALS = {
+    400: ("Bad Request", "Upgrade: not supported with a body. Use HTTP/1.1, without this header."),
     408: ("Request Timeout", "the request did not arrive in time."),
     431: ("Request Header Fields Too Large", f"the headers are larger than {MAX_HEADER:,} bytes."),
     503: ("Service Unavailable", "all connections are in use. Try again later."),
@@ -42,7 +44,7 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
     class _LimitedConnection(HttpToolsProtocol):
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
-            self._n_header = 0  # bytes, while the header is not complete
+            self._n_header = 0  # bytes since the request began, or since the last of its body
             self._in_header = True
             self._arriving: TimerHandle | None = None
             self._sending: TimerHandle | None = None
@@ -64,11 +66,17 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
                 return
             if self in waiting and self._arriving is None:
                 self._arriving = self.loop.call_later(settings.receive_seconds + 1, self._is_late)
-            if self._in_header:
-                self._n_header += len(data)
+            self._n_header += len(data)
             super().data_received(data)
-            if self._in_header and self._n_header > MAX_HEADER and not self.transport.is_closing():
-                self._refuse(431)
+            if self._n_header > MAX_HEADER and not self.transport.is_closing():
+                if self._in_header:
+                    self._refuse(431)
+                else:
+                    self.transport.abort()  # trailers, or the extension of a chunk
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            if self._in_header:  # trailers are ignored: they come after the headers were checked
+                super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
             self._in_header, self._n_header = False, 0
@@ -77,10 +85,15 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
                 return
             if n_bytes > MAX_HEADER:
                 self._refuse(431)
+            elif self.parser.should_upgrade() and self._has_body():
+                self._refuse(400)  # the parser would take the body for another request
+            elif len(self.pipeline) >= MAX_PIPELINE:
+                self.transport.abort()
             else:
                 super().on_headers_complete()
 
         def on_body(self, body: bytes) -> None:
+            self._n_header = 0
             if not self.transport.is_closing():
                 super().on_body(body)
 
@@ -94,6 +107,10 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
             super().on_response_complete()
             if not self.pipeline and not self.transport.is_closing():
                 self._wait(is_new=False)
+
+        def _has_body(self) -> bool:
+            given = dict(self.headers)
+            return b"transfer-encoding" in given or given.get(b"content-length", b"0").strip() != b"0"
 
         def pause_writing(self) -> None:
             super().pause_writing()

@@ -23,6 +23,7 @@ from lmcells.expansion.inventory_files import rule_fields
 
 MAX_EDITS = 1_000
 MAX_SECTIONS = 5_000
+MAX_HEADER = 500  # characters: the latest headers are kept, with what the model knows about them
 MAX_EXPLAINED = 200
 
 Item = TypeVar("Item")
@@ -98,7 +99,7 @@ class SectionMessage(Message):
 
     start: Offset
     end: Offset
-    header: str | None = None
+    header: str | None = Field(default=None, max_length=MAX_HEADER)
 
 
 class SenseName(Message):

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lmcells.errors import InputError
 from lmcells.service.metrics import ServiceMetrics
 from lmcells.service.requests import validation_detail
+from lmcells.service.reviews import ReviewsError
 
 CLIENT_LEFT = 499  # the status under which a request is logged whose client did not wait
 REQUEST_ID = "X-Request-ID"
@@ -66,7 +67,7 @@ async def answer_error(_: Request, error: Exception) -> JSONResponse:
         elif detail == "Method Not Allowed":
             detail = f"method not allowed on this path; allowed: {headers.get('Allow', 'see /docs')}."
         return refusal(error.status_code, detail, headers)
-    return refusal(422, str(error))
+    return refusal(503 if isinstance(error, ReviewsError) else 422, str(error))
 
 
 ERROR_HANDLERS: dict[int | type[Exception], Any] = dict.fromkeys(
@@ -149,10 +150,10 @@ class Observation:
 
 
 def _address(scope: Scope) -> str:
-    """Return the client's address, if it is valid: a proxy may pass on anything."""
+    """Return the client's address, if it is valid: a proxy may pass on anything, also as the zone of an address."""
     try:
-        return str(ipaddress.ip_address(scope["client"][0]))
-    except (KeyError, TypeError, ValueError):
+        return str(ipaddress.ip_address(scope["client"][0].partition("%")[0]))
+    except (AttributeError, KeyError, TypeError, ValueError):
         return "-"
 
 

@@ -1,6 +1,7 @@
 """Turn the bytes of a request into a checked message, in bounded time and memory whatever the bytes are."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from io import BytesIO
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -44,11 +45,10 @@ def read_lines(
 
     A note with an error is replaced by an empty one, with the same id if it has one.
     """
-    lines = [(number, line) for number, line in enumerate(bytes(body).split(b"\n"), start=1) if line.strip()]
-    _check_number(len(lines), settings)
+    _check_number(sum(1 for _ in _lines(body)), settings)
     notes: list[NoteMessage] = []
     mistakes: dict[int, str] = {}
-    for number, line in lines:
+    for number, line in _lines(body):
         place = f"line {number}"
         given: Any = None
         try:
@@ -61,6 +61,11 @@ def read_lines(
             note = NoteMessage(text="", id=id_ if isinstance(id_, str) else None)
         notes.append(note)
     return ManyNotes(notes=tuple(notes), **options), mistakes
+
+
+def _lines(body: bytes | bytearray) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are not blank, with their numbers, one at a time: there may be millions."""
+    return ((number, line) for number, line in enumerate(BytesIO(body), start=1) if line.strip())
 
 
 def json_body(kind: type[Asked]) -> Callable[[Request], Awaitable[Asked]]:

@@ -132,7 +132,7 @@ class UndoneAnswer(Message):
 
 def review_router(expander: Expander, settings: ServiceSettings, *, route_class: type[APIRoute]) -> APIRouter:
     """Return the router of /reviews; without a file of reviews, it has no paths."""
-    responses = errors(401, 422)
+    responses = errors(401, 422, 503)
     router = APIRouter(prefix="/reviews", responses=responses, route_class=route_class, tags=["reviews"])
     if settings.reviews is None:
         return router

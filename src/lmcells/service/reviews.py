@@ -15,7 +15,7 @@ import os
 import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,6 +49,10 @@ find_sections = section_finder("auto")
 _DONE = "SELECT note FROM decisions WHERE action = 'done' AND undone IS NULL AND reviewer = ?"
 
 
+class ReviewsError(InputError):
+    """The file of reviews is damaged, kept by another process, or has no room on its disk."""
+
+
 class ReviewStore:
     """The notes to review and the decisions about them. Threads and processes may share a file."""
 
@@ -61,30 +65,24 @@ class ReviewStore:
                     for statement in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA.split(";")):
                         file.execute(statement)
                 elif file.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-                    raise sqlite3.DatabaseError
+                    raise InputError(f"--reviews {path} is not a file of reviews. Give one, or a new name.")
             path.chmod(0o600)  # it may have existed, or be created under another umask
         except OSError as error:
             raise InputError(f"--reviews {path} cannot be opened: {error.strerror}. Give another.") from None
-        except sqlite3.DatabaseError:
-            raise InputError(f"--reviews {path} is not a file of reviews. Give one, or a new name.") from None
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection with a transaction that has the write lock."""
-        file = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
-        file.row_factory = sqlite3.Row
         try:
-            file.execute("PRAGMA foreign_keys = ON")
-            file.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
-            file.execute("BEGIN IMMEDIATE")
-            yield file
-            file.execute("COMMIT")
-        except BaseException:
-            if file.in_transaction:
-                file.execute("ROLLBACK")
-            raise
-        finally:
-            file.close()
+            with closing(sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)) as file:
+                file.row_factory = sqlite3.Row
+                file.execute("PRAGMA foreign_keys = ON")
+                file.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
+                file.execute("BEGIN IMMEDIATE")
+                yield file
+                file.execute("COMMIT")  # otherwise closing rolls back
+        except sqlite3.DatabaseError as error:
+            raise ReviewsError(f"--reviews {self.path} cannot be used: {error}.") from None
 
     # Notes
 
@@ -253,5 +251,10 @@ def _read(file: sqlite3.Connection, note_id: int) -> ReviewedNote:
 
 
 def _reviewed(row: sqlite3.Row, decisions: Sequence[Decision]) -> ReviewedNote:
-    mentions = [Expansion.from_dict(each) for each in json.loads(row["mentions"])]
-    return join(row["id"], Note(row["name"], row["text"], json.loads(row["metadata"])), mentions, decisions)
+    try:
+        mentions = [Expansion.from_dict(each) for each in json.loads(row["mentions"])]
+        note = Note(row["name"], row["text"], json.loads(row["metadata"]))
+        return join(row["id"], note, mentions, decisions)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        problem = f"note {row['id']} in the reviews, or a decision about it, is damaged"
+        raise ReviewsError(f"{problem}. Restore the file of reviews from a copy.") from None

@@ -34,7 +34,7 @@ _ERRORS = {
     415: "The body is neither JSON nor one JSON object per line, or its compression is not gzip.",
     422: "The request does not match the schema, a note is too long, or a change contradicts the inventory.",
     429: "Too many requests are in progress; `Retry-After` says when to try again.",
-    503: "The service is not ready, or the answer took too long; `Retry-After` says when to try again.",
+    503: "The service or its file of reviews is not ready, or the answer took too long. Try again later.",
 }
 _AT_ONCE = 4_096  # bytes: a smaller request is checked faster than a thread is woken
 _READY_SECONDS = 2.0

@@ -10,6 +10,7 @@ import ssl
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -60,8 +61,10 @@ class ServerOptions:
     json_log: bool = False
 
 
-def serve(options: ServerOptions, *, n_workers: int = 1) -> None:
-    """Serve until a signal arrives."""
+def serve(
+    options: ServerOptions, *, n_workers: int = 1, on_listening: Callable[[int], None] = lambda _: None
+) -> None:
+    """Serve until a signal arrives; `on_listening` is called with the port as soon as it is ours."""
     start_log(as_json=options.json_log)
     _tls(options)
     # Report errors before anything listens.
@@ -69,6 +72,7 @@ def serve(options: ServerOptions, *, n_workers: int = 1) -> None:
     if n_workers == 1 or not hasattr(socket, "SO_REUSEPORT"):
         listening = listen(options.host, options.port)
         _announce(options, listening, 1)
+        on_listening(listening.getsockname()[1])
         _serve_here(options, expander, listening)
         return
     del expander
@@ -76,6 +80,7 @@ def serve(options: ServerOptions, *, n_workers: int = 1) -> None:
     # only its own with it. This one keeps the port, and never listens.
     with listen(options.host, options.port, is_shared=True, backlog=None) as reserved:
         _announce(options, reserved, n_workers)
+        on_listening(reserved.getsockname()[1])
         with tempfile.TemporaryDirectory(prefix="lmcells-metrics-") as shared:
             os.environ[SHARED_FOLDER] = shared
             _supervise(options, reserved.getsockname()[1], n_workers)

@@ -20,6 +20,7 @@ import torch
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError, ModelError
+from lmcells.files import locked
 from lmcells.training.checkpoint import FOLDER, newest_step, restore_task, save_task
 from lmcells.training.distributed import best_threads, join_world, own_randomness
 from lmcells.training.metrics import (
@@ -114,8 +115,10 @@ def run_task(
         if world.device.type == "cpu":
             stack.enter_context(best_threads())
         task = create_task(corpus, config=model_config, settings=settings, world=world)
-        if overwrite and world.is_main:
-            _remove_run(output)
+        if world.is_main:
+            stack.enter_context(locked(output, by="another training run"))
+            if overwrite:
+                _remove_run(output)
         output.mkdir(parents=True, exist_ok=True)
         if resume:
             restore_task(task, output)

@@ -1,7 +1,6 @@
 """Running steps: in order, some in parallel, until all are done, time is up, or a signal stops them."""
 
 import ctypes
-import fcntl
 import math
 import os
 import re
@@ -16,12 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lmcells.corpus.packing import unpack_corpus
-from lmcells.errors import InputError, LmcellsError
+from lmcells.errors import LmcellsError
 from lmcells.evaluation.reproduce.steps import CHANGED, TO_DO, Step, Steps
+from lmcells.files import locked
 
 _COMMAND = re.compile(r"^lmcells \w+: ")
 _POLL_SECONDS = 0.1
-_LOCK_SECONDS = 20.0
+_LOCK_SECONDS = 20.0  # for the children of a killed run to end
+_OTHERS = "another `lmcells reproduce`, or by a training run that it left behind"
 _PR_SET_PDEATHSIG = 1
 _TAIL = 4096
 
@@ -94,7 +95,10 @@ def execute(
                 why = _COMMAND.sub("", child.last_line()) or f"it ended with code {child.process.returncode}."
                 say(f"{child.name}: {why} (log: {child.log})")
 
-    with _locked(steps.workspace.folder) as lock, _children() as running:
+    with (
+        locked(steps.workspace.folder, by=_OTHERS, seconds=_LOCK_SECONDS) as lock,
+        _children() as running,
+    ):
         while True:
             collect()
             # A report is written last, of all that could be done.
@@ -116,7 +120,7 @@ def execute(
     return has_time
 
 
-def _start(step: Step, log: Path, *, jobs: int, lock: int) -> _Child:
+def _start(step: Step, log: Path, *, jobs: int, lock: int | None) -> _Child:
     """Run the command of a step; its output goes to its log.
 
     The child holds our lock too, so that a step that a killed parent left running is not run twice; on Linux the
@@ -134,7 +138,7 @@ def _start(step: Step, log: Path, *, jobs: int, lock: int) -> _Child:
             stdout=file,
             stderr=subprocess.STDOUT,
             env=environment,
-            pass_fds=(lock,),
+            pass_fds=() if lock is None else (lock,),
             # We start no threads.
             preexec_fn=(lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)) if libc else None,  # noqa: PLW1509
         )
@@ -158,23 +162,3 @@ def _children() -> Iterator[list[_Child]]:
     finally:
         if may_handle:
             signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[int]:
-    """Lock the folder for this process; give the children of a killed run time to end."""
-    folder.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + _LOCK_SECONDS
-    with (folder / ".lock").open("a") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise InputError(
-                        f"{folder} is being worked on by another `lmcells reproduce`, or by a training run that it "
-                        "left behind. Wait for it, or end it."
-                    ) from None
-                time.sleep(_POLL_SECONDS)
-        yield lock.fileno()

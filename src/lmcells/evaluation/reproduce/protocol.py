@@ -264,7 +264,7 @@ class Protocol:
                 require_choice(f"dataset {dataset.name!r}: match_short_forms", other, names)
         trained = [model.name for model in self.models if model.kind in TRAINED]
         for key, plan in {"selection": self.selection, "leakage": self.leakage}.items():
-            if plan is not None and plan.dataset:
+            if plan is not None and (plan.dataset or plan is self.leakage):
                 require_choice(f"{key}.dataset", plan.dataset, [each.name for each in self.evaluated()])
             if plan is not None:
                 require_choice(f"{key}.model", plan.model, trained)

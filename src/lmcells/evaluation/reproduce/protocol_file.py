@@ -73,6 +73,8 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> Table:
         if not _is_tables(tables):
             wanted = f"a list of tables; write [[{key}]]" if key in _LISTS else f"a table; write [{key}]"
             raise ConfigError(f"{path}: {key!r} is not {wanted}.")
+        if not all(isinstance(table.get("name", ""), str) for table in tables):
+            raise ConfigError(f"{path}: {key}: a name is not text.")
         types = get_type_hints(_inner(_HINTS[key])) if key in _HINTS else {}
         for table in tables:
             table |= {name: located(table[name]) for name in table if "Source" in str(types.get(name))}
@@ -168,7 +170,7 @@ def _is_tables(value: Any) -> bool:
 def flags(plan: plans.ModelPlan) -> list[str]:
     """Return all differences from the preset as `table.key=value`, for `lmcells train --set`."""
     return [
-        f"{table}.{key}={json.dumps(value, ensure_ascii=False)}"
+        f"{table}.{key}={json.dumps(value, ensure_ascii=False, default=str)}"
         for table, values in plan.settings.items()
         for key, value in values.items()
     ]
