@@ -169,6 +169,15 @@ def test_a_named_text_column_wins_over_sections(tmp_path: Path) -> None:
     assert read(path, columns=Columns(text="text"))[0] == [Note("notes/1", "whole", {})]
 
 
+def test_an_empty_list_of_sections_leaves_the_text(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    part = [{"header": "HPI", "text": "part"}]
+    columns: dict[str, list[Any]] = {"id": ["1", "2"], "text": ["whole", "other"], "sections": [[], part]}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    for path in (write_jsonl(tmp_path / "n.jsonl", rows), write_parquet(tmp_path / "n.parquet", columns)):
+        assert [note.text for note in read(path)[0]] == ["whole", "HPI:\npart\n"]
+
+
 def test_parquet_texts_are_read(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     columns = {
