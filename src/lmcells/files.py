@@ -84,15 +84,41 @@ def put_in_place(folder: Path, path: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def clear_work_folder(work: Path, plan: str) -> None:
-    """Make a folder for work in progress, with what an earlier job left in it removed; refuse one of anything else."""
+@contextmanager
+def work_folder(work: Path, plan: str, *, keep: bool) -> Iterator[None]:
+    """Hold a folder for work in progress, emptied unless `keep`; refuse one that another program or process uses."""
     left = [path.name for path in work.iterdir()] if work.is_dir() else []
     if (left and not any(name.startswith(plan) for name in left)) or work.is_symlink() or work.is_file():
         raise InputError(
             f"{work} is needed for work in progress, but was not made by lmcells. Rename it, or choose another output."
         )
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True, mode=0o700)  # it holds text of the notes
+    work.mkdir(parents=True, exist_ok=True)
+    work.chmod(0o700)  # it holds text of the notes
+    lock = work / f"{plan}.lock"
+    with _locked(lock):
+        for path in () if keep else [path for path in work.iterdir() if path != lock]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        yield
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Lock a file for this process, as long as it lives; its children do not inherit the lock."""
+    try:
+        import fcntl
+    except ImportError:  # not a Unix: nobody is kept out
+        yield
+        return
+    with path.open("a") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise InputError(
+                f"{path.parent} is in use by another lmcells. Wait for it, end it, or choose another output."
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        yield
 
 
 def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:

@@ -2,6 +2,8 @@
 
 import argparse
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -196,6 +198,41 @@ def test_a_folder_that_another_program_made_is_left_alone(
         assert main([*command.split(), *more]) == BAD_INPUT
         assert f"{beside} is needed for work in progress" in capsys.readouterr().err
         assert (tmp_path / beside / "thesis.txt").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("command", "beside"),
+    [
+        ("annotate notes.jsonl --output out.csv", "out.csv.parts"),
+        ("audit notes.jsonl --output out", "out.parts"),
+        ("prepare notes.jsonl --output out --min-count 0", "out.building"),
+    ],
+)
+def test_two_commands_do_not_work_on_one_output(
+    command: str,
+    beside: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.jsonl").write_text(NOTE)
+    hold = (
+        "import sys; from pathlib import Path; from lmcells.files import work_folder\n"
+        "with work_folder(Path(sys.argv[1]), 'plan.json', keep=False):\n"
+        "    Path(sys.argv[1], 'part-0').write_text('kept'); print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, beside], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        for more in ([], ["--overwrite"], ["--resume"]):
+            assert main([*command.split(), *more]) == BAD_INPUT
+            assert f"{beside} is in use by another lmcells" in capsys.readouterr().err
+            assert (tmp_path / beside / "part-0").read_text() == "kept"
+        other.kill()
+    assert main(command.split()) == 0
 
 
 @pytest.mark.parametrize("name", ["out.jsonl.report.json", "out.jsonl.rejected.jsonl"])

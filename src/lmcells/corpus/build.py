@@ -24,7 +24,7 @@ from lmcells.corpus.settings import CorpusSettings, read_excluded_ids
 from lmcells.corpus.shard import Shard, batch_notes, build_shard
 from lmcells.corpus.statistics import write_section_statistics
 from lmcells.errors import ConfigError, FormatError, InputError
-from lmcells.files import clear_work_folder, put_in_place, read_json, sha256, write_json
+from lmcells.files import put_in_place, read_json, sha256, work_folder, write_json
 from lmcells.notes.note import Note, given_id
 from lmcells.notes.readers import Columns, ListedFile, ReadReport, cut_notes, opening, read_listed
 from lmcells.processes import worker_pool
@@ -80,43 +80,47 @@ def build_corpus(
     if resume and not overwrite and (done := _finished(output, plan=digest)):
         return done
     FORMAT.require_free(output, overwrite=overwrite)
-    _open_work_folder(work, {**plan, "part_bytes": opening.PART_BYTES}, resume=resume)
-    kinds = ("category", *columns.metadata)
-    job = _Job(work, settings, kinds, format, columns, exclude_ids, checksum)
-    tally = _Tally()
-    n_bytes = max(1, sum(stamp[1] for stamp in stamps))
+    plan["part_bytes"] = opening.PART_BYTES
+    is_begun = resume and _is_begun(work, plan)
+    with work_folder(work, PLAN, keep=is_begun):
+        if not is_begun:
+            write_json(work / PLAN, plan)
+        kinds = ("category", *columns.metadata)
+        job = _Job(work, settings, kinds, format, columns, exclude_ids, checksum)
+        tally = _Tally()
+        n_bytes = max(1, sum(stamp[1] for stamp in stamps))
 
-    def on_step(step: str) -> None:
-        read = min(1.0, tally.report.n_bytes / n_bytes)
-        on_progress(step, tally.n_notes, tally.n_characters, read)
+        def on_step(step: str) -> None:
+            read = min(1.0, tally.report.n_bytes / n_bytes)
+            on_progress(step, tally.n_notes, tally.n_characters, read)
 
-    folder = work / "corpus"
-    with _collection_paused(), worker_pool(workers, prepare=_prepare_worker) as run:
-        for later in _in_order(run(job.run, job.tasks(paths, workers=workers, n_bytes=n_bytes))):
-            tally.merge(later)
-            on_step(READING)
-        report = tally.describe(exclude_ids, job.excluded_ids) | {"plan": digest}
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        sizes, metadata = assemble(
-            tally.shards,
-            folder,
-            headers=tally.headers,
-            values=tally.values,
-            settings=settings,
-            run=run,
-            workers=workers,
-            on_step=on_step,
-        )
-    on_step("counting words by section")
-    manifest = Manifest(described, sizes, metadata, report, files={})
-    write_section_statistics(Corpus(folder, manifest))
-    on_step("checksums")
-    manifest = replace(manifest, files=FORMAT.describe_files(folder))
-    FORMAT.write_index(folder, manifest.to_dict())
-    put_in_place(folder, output)
-    shutil.rmtree(work)
-    return Corpus(output, manifest)
+        folder = work / "corpus"
+        with _collection_paused(), worker_pool(workers, prepare=_prepare_worker) as run:
+            for later in _in_order(run(job.run, job.tasks(paths, workers=workers, n_bytes=n_bytes))):
+                tally.merge(later)
+                on_step(READING)
+            report = tally.describe(exclude_ids, job.excluded_ids) | {"plan": digest}
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            sizes, metadata = assemble(
+                tally.shards,
+                folder,
+                headers=tally.headers,
+                values=tally.values,
+                settings=settings,
+                run=run,
+                workers=workers,
+                on_step=on_step,
+            )
+        on_step("counting words by section")
+        manifest = Manifest(described, sizes, metadata, report, files={})
+        write_section_statistics(Corpus(folder, manifest))
+        on_step("checksums")
+        manifest = replace(manifest, files=FORMAT.describe_files(folder))
+        FORMAT.write_index(folder, manifest.to_dict())
+        put_in_place(folder, output)
+        shutil.rmtree(work)
+        return Corpus(output, manifest)
 
 
 def _check_metadata_columns(names: Sequence[str]) -> None:
@@ -334,20 +338,16 @@ def _checksum(plain: Any) -> str:
     return hashlib.sha256(repr(plain).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _open_work_folder(work: Path, plan: dict[str, Any], *, resume: bool) -> None:
-    """Prepare the folder of a build: start over or, with `resume`, continue one with the same plan."""
-    if work.exists() and resume:
-        try:
-            before = read_json(work / PLAN)
-        except (OSError, ValueError, RecursionError):
-            before = None
-        if before == plan:
-            return
-        if isinstance(before, dict):
-            changed = ", ".join(name for name in plan if before.get(name) != plan[name])
-            raise InputError(
-                f"--resume: {work} was started with other {changed}. "
-                "Use the same ones, or leave out --resume to start over."
-            )
-    clear_work_folder(work, PLAN)
-    write_json(work / PLAN, plan)
+def _is_begun(work: Path, plan: dict[str, Any]) -> bool:
+    """Whether a folder has work of the same plan to continue; refuses work of another."""
+    try:
+        before = read_json(work / PLAN)
+    except (OSError, ValueError, RecursionError):
+        return False
+    if isinstance(before, dict) and before != plan:
+        changed = ", ".join(name for name in plan if before.get(name) != plan[name])
+        raise InputError(
+            f"--resume: {work} was started with other {changed}. "
+            "Use the same ones, or leave out --resume to start over."
+        )
+    return bool(before == plan)

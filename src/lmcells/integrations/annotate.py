@@ -25,10 +25,10 @@ from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import (
     CONTINUE,
     atomic_write,
-    clear_work_folder,
     explain_unwritable,
     read_json,
     sha256,
+    work_folder,
     write_json,
 )
 from lmcells.integrations.omop import NoteNlpOptions
@@ -267,19 +267,19 @@ class ShardJob:
     @contextmanager
     def open_parts(self) -> Iterator[datetime]:
         """Continue an interrupted job, or start over; yields its start time. The parts are removed at the end."""
-        with explain_unwritable(self._output, advice=CONTINUE):
-            began = self._begin()
-        try:
-            with explain_unwritable(self._output, advice=CONTINUE):
-                yield began
+        with (
+            explain_unwritable(self._output, advice=CONTINUE),
+            work_folder(self.parts, _PLAN, keep=self.begun is not None),
+        ):
+            try:
+                yield self._begin()
                 shutil.rmtree(self.parts)
-        finally:
-            if self.parts.is_dir() and not any(self.parts.glob("part-*")):  # nothing to resume
-                shutil.rmtree(self.parts, ignore_errors=True)
+            finally:
+                if self.parts.is_dir() and not any(self.parts.glob("part-*")):  # nothing to resume
+                    shutil.rmtree(self.parts, ignore_errors=True)
 
     def _begin(self) -> datetime:
         if self.begun is None:
-            clear_work_folder(self.parts, _PLAN)
             self.begun = {"plan": self.plan, "time": datetime.now().isoformat()}  # OMOP's dates are local
             write_json(self.parts / _PLAN, self.begun)
         before = self.begun["plan"]
