@@ -373,12 +373,14 @@ def test_when_no_note_is_left_that_is_an_error_and_the_side_file_tells(
         ("out.jsonl", {"shard_notes": 0}, "--shard-notes: found 0"),
         ("out.jsonl", {"engine": "magic"}, "engine: found 'magic', allowed: local, ray, spark"),
         ("in/out.jsonl", {}, "which is an input"),
+        ("folder.csv", {"overwrite": True}, "is a folder"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
     settings: ExpanderSettings, tmp_path: Path, output: str, options: dict[str, Any], message: str
 ) -> None:
     folder = write_text_folder(tmp_path / "in", {"a.txt": "PT"})
+    (tmp_path / "folder.csv").mkdir()
     with pytest.raises(ConfigError, match=message):
         run(settings, [folder], tmp_path / output, **options)
 

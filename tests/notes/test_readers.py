@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmcells.errors import InputError
+from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.note import Note
 from lmcells.notes.readers import (
     Columns,
@@ -167,6 +168,18 @@ def test_a_named_text_column_wins_over_sections(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "notes.jsonl", [document])
     assert read(path)[0][0].text == "HPI:\npart\n"
     assert read(path, columns=Columns(text="text"))[0] == [Note("notes/1", "whole", {})]
+
+
+def test_a_path_that_does_not_exist_is_refused_before_any_note_is_read(tmp_path: Path) -> None:
+    paths = [write_jsonl(tmp_path / "notes.jsonl"), tmp_path / "absent.jsonl"]
+    report = ReadReport()
+    for begin in (
+        lambda: next(NoteFiles(paths).read(report)),
+        lambda: next(cut_notes(paths, format="auto", columns=Columns())),
+    ):
+        with pytest.raises(InputError, match=r"absent\.jsonl does not exist"):
+            begin()
+    assert report.n_read == 0
 
 
 def test_an_empty_list_of_sections_leaves_the_text(tmp_path: Path) -> None:

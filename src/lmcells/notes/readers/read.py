@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 
@@ -80,7 +81,7 @@ def cut_notes(
     """
     group: list[ListedFile] = []
     n_bytes = 0
-    for listed in (each for path in paths for each in _list_files(path, format)):
+    for listed in chain.from_iterable([_list_files(path, format) for path in paths]):
         path, is_stream = listed.path, listed.path == opening.STDIN
         size = path.stat().st_size if listed.is_wanted and not is_stream and path.exists() else 0
         is_large = is_stream or size > opening.PART_BYTES
