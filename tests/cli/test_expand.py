@@ -136,6 +136,13 @@ def test_bad_input_is_refused_in_one_line(
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_a_byte_order_mark_is_no_part_of_the_note(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "note.txt"
+    path.write_bytes(f"\ufeff{NOTE}".encode(encoding))
+    assert read_text(str(path), encoding=encoding) == NOTE
+
+
 def test_what_is_no_utf8_is_refused_without_a_word_of_it(tmp_path: Path) -> None:
     path = tmp_path / "note.bin"
     path.write_bytes(b"secret \xff")

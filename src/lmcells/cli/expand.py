@@ -100,9 +100,9 @@ def read_text(given: str, *, encoding: str = "utf-8") -> str:
 
 
 def _decode(content: bytes, encoding: str, *, name: str) -> str:
-    """Decode without changing line endings, so that offsets match the file."""
+    """Decode without changing line endings, so that offsets match the file after its byte order mark."""
     try:
-        return content.decode(encoding)
+        return content.decode(encoding).removeprefix("\ufeff")
     except LookupError:
         raise ConfigError(f"--encoding: found {encoding!r}, allowed: utf-8, cp1252, utf-16, ...") from None
     except UnicodeDecodeError as error:
