@@ -385,6 +385,14 @@ def test_what_cannot_be_meant_is_refused(
         run(settings, [folder], tmp_path / output, **options)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_senses_from_a_pipe_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "senses.csv")
+    piped = ExpanderSettings(inventory=(str(tmp_path / "senses.csv"),))
+    with pytest.raises(ConfigError, match="is a pipe, which can be read only once"):
+        run(piped, [write_text_folder(tmp_path / "in", {"a.txt": "PT"})], tmp_path / "out.csv")
+
+
 def test_a_place_that_cannot_be_written_is_said_to_be(settings: ExpanderSettings, tmp_path: Path) -> None:
     notes = write_jsonl(tmp_path / "notes.jsonl", ward_notes(5))
     (tmp_path / "file").write_text("")

@@ -231,6 +231,8 @@ class ShardJob:
         self._notes, self._output, self._n_notes = notes, output, shard_notes
         self._n_shards = 0
         self.parts = beside(output, "parts")
+        if pipe := next((file for file in settings.files if file.is_fifo()), None):
+            raise ConfigError(f"{pipe} is a pipe, which can be read only once. Save it to a file first.")
         folder = model_folder(settings.model or None)
         weights = [file for file in folder.rglob("*") if file.is_file()]
         senses = [sha256(file) if file.is_file() else None for file in settings.files]

@@ -125,6 +125,10 @@ def _list_files(path: Path, file_format: str) -> Iterator[ListedFile]:
         )
     if path != opening.STDIN and not path.exists():
         raise InputError(f"{path} does not exist. Give a file of notes or a folder of them.")
+    if path.is_fifo():  # its first bytes, which show the format, could not be read again
+        raise InputError(
+            f"{path} is a pipe. Give - and pipe the notes into standard input, or save them to a file."
+        )
     return _list_folder(path, file_format) if path.is_dir() else iter([ListedFile(path)])
 
 
