@@ -186,7 +186,7 @@ def test_a_path_that_does_not_exist_is_refused_before_any_note_is_read(tmp_path:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 def test_a_pipe_whose_beginning_would_be_lost_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "notes")
-    with pytest.raises(InputError, match="is a pipe. Give - and pipe the notes into standard input"):
+    with pytest.raises(InputError, match=r"is a pipe\. Give - and pipe the notes into standard input"):
         read(tmp_path / "notes")
 
 
