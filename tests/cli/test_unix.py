@@ -113,6 +113,12 @@ def test_a_threshold_leaves_open_what_is_less_sure(capsys: pytest.CaptureFixture
     assert n_strict > n
 
 
+def test_ctrl_c_while_a_command_is_imported_ends_it_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmcells.cli.main.import_module", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(SystemExit, match="130"):
+        main(["annotate", "notes.jsonl", "--output", "out.csv"])
+
+
 def test_a_closed_stream_is_said_or_empty() -> None:
     closed = run("expand", "HTN", preexec_fn=lambda: os.close(1), stdout=None)
     assert (closed.returncode, closed.stderr.count(b"\n")) == (1, 1)

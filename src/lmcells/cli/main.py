@@ -68,7 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal that is not UTF-8 shows what it can
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")
-    options, unknown = build_parser(names).parse_known_args(given)
+    try:
+        options, unknown = build_parser(names).parse_known_args(given)
+    except KeyboardInterrupt:  # while it is imported: there is nothing to resume
+        sys.exit(INTERRUPTED)
     if unknown:
         flags = " ".join(name.partition("=")[0] for name in unknown if name.startswith("--"))
         more = (
