@@ -59,25 +59,8 @@ def build_parser(names: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentPar
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(map(_in_home, sys.argv[1:] if arguments is None else arguments))
-    # Only the command that is asked for: importing all of them takes longer than expanding a note.
-    names = [name for name in given[:1] if name in COMMANDS] or tuple(COMMANDS)
-    if sys.stdout is None:
-        sys.exit("lmcells: standard output is closed. Send it to a file, or to /dev/null.")
-    if sys.stdin is None:
-        sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - until the process ends
-    for stream in (sys.stdout, sys.stderr):  # a terminal that is not UTF-8 shows what it can
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="replace")
-    try:
-        options, unknown = build_parser(names).parse_known_args(given)
-    except KeyboardInterrupt:  # while it is imported: there is nothing to resume
-        sys.exit(INTERRUPTED)
-    if unknown:
-        flags = " ".join(name.partition("=")[0] for name in unknown if name.startswith("--"))
-        more = (
-            f"{len(unknown):,} more than expected. Put a text with spaces in quotes"  # never the text itself
-        )
-        _Parser(prog=f"lmcells {options.command}").error(f"unrecognized arguments: {flags or more}")
+    _open_streams()
+    options = _parse(given)
     try:
         refuse_existing_outputs(options)
         options.run(options)
@@ -105,6 +88,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return 1
     return 0
+
+
+def _open_streams() -> None:
+    """Make standard streams usable: a closed one, and a terminal that is not UTF-8, which shows what it can."""
+    if sys.stdout is None:
+        sys.exit("lmcells: standard output is closed. Send it to a file, or to /dev/null.")
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - until the process ends
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
+def _parse(given: Sequence[str]) -> argparse.Namespace:
+    # Only the command that is asked for: importing all of them takes longer than expanding a note.
+    names = [name for name in given[:1] if name in COMMANDS] or tuple(COMMANDS)
+    try:
+        options, unknown = build_parser(names).parse_known_args(given)
+    except KeyboardInterrupt:  # while it is imported: there is nothing to resume
+        sys.exit(INTERRUPTED)
+    if unknown:
+        flags = " ".join(name.partition("=")[0] for name in unknown if name.startswith("--"))
+        more = (
+            f"{len(unknown):,} more than expected. Put a text with spaces in quotes"  # never the text itself
+        )
+        _Parser(prog=f"lmcells {options.command}").error(f"unrecognized arguments: {flags or more}")
+    return options
 
 
 def _in_home(argument: str) -> str:
