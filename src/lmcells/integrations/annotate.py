@@ -95,7 +95,7 @@ def annotate(
                 progress.advance(counts["n_notes"], counts["n_characters"], reading)
         return totals.report(reading)  # skipped rows are counted, but not listed
     check_format(output)
-    if output.is_dir():
+    if overwrite and output.is_dir():
         raise ConfigError(f"--output {output} is a folder. Choose another name.")
     if STDIN in notes.paths and resume:
         raise ConfigError("--resume: standard input cannot be read again. Save the notes to a file first.")
