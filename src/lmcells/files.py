@@ -122,9 +122,10 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
-    """Write a value as JSON, atomically."""
+    """Write a value as JSON, atomically. A lone surrogate, as in a file name that is not UTF-8, is escaped."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent) + "\n"
     with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(value, ensure_ascii=False, indent=indent) + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def read_json(path: Path) -> Any:

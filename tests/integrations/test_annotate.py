@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from integrations.ward import AWKWARD, ward_notes
+from lmcells import build_corpus
+from lmcells.corpus import CorpusSettings
 from lmcells.errors import ConfigError, InputError, MissingExtra
 from lmcells.expansion import Expansion
 from lmcells.expansion.expander import Expander
@@ -421,11 +423,14 @@ def test_names_of_files_that_are_no_utf8_do_not_stop_a_job(
 ) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    (folder / os.fsdecode(b"caf\xe9.txt")).write_text("in PT")
-    for suffix in ("jsonl", "csv", "parquet"):
-        run(settings, [folder], tmp_path / f"out.{suffix}")
+    file = folder / os.fsdecode(b"caf\xe9.txt")
+    file.write_text("in PT")
+    for suffix, given in (("jsonl", folder), ("csv", folder), ("parquet", file)):
+        report = run(settings, [given], tmp_path / f"out.{suffix}")
         ((note_id, _),) = read_annotations(tmp_path / f"out.{suffix}")
         assert note_id == "in/caf\N{REPLACEMENT CHARACTER}"
+        assert run(settings, [given], tmp_path / f"out.{suffix}", resume=True) == report
+    build_corpus(file, output=tmp_path / "corpus", settings=CorpusSettings(min_count=0))
 
 
 def test_shards_in_any_order_give_the_same_bytes() -> None:

@@ -291,7 +291,7 @@ def read_text_file(rows: NoteFile) -> Iterator[Note]:
     text = opening.mend(decoded)
     if text is not decoded:
         rows.warn(records.UTF8_REPLACED)
-    yield Note(records.text_file_id(path, folder=rows.folder), text)
+    yield Note(opening.mend(records.text_file_id(path, folder=rows.folder)), text)
 
 
 def is_binary(data: bytes) -> bool:
