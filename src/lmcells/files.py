@@ -151,15 +151,20 @@ def locked(folder: Path, *, by: str, seconds: float = 0.0) -> Iterator[int | Non
                     wait = "Wait for it, or end it."
                     raise InputError(f"{folder} is being worked on by {by}. {wait}") from None
                 time.sleep(_POLL_SECONDS)
+            except OSError:  # a file system without locks
+                break
         yield lock.fileno()
 
 
 def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
-    """Write a value as JSON, atomically; without `indent`, as small as possible."""
+    """Write a value as JSON, atomically; without `indent`, as small as possible.
+
+    A lone surrogate, as in a file name that is not UTF-8, is escaped.
+    """
     separators = (",", ":") if indent is None else None
     with atomic_write(path) as temporary:
         written = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
-        temporary.write_text(written + "\n", encoding="utf-8")
+        temporary.write_text(written + "\n", encoding="utf-8", errors="backslashreplace")
 
 
 def read_json(path: Path) -> Any:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -134,6 +135,22 @@ def test_bad_input_is_refused_in_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_a_byte_order_mark_is_no_part_of_the_note(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "note.txt"
+    path.write_bytes(f"\ufeff{NOTE}".encode(encoding))
+    assert read_text(str(path), encoding=encoding) == NOTE
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="there is no /dev/fd")
+def test_a_note_may_come_from_a_pipe() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"Pt in PT.")
+    os.close(writer)
+    assert read_text(f"/dev/fd/{reader}") == "Pt in PT."
+    os.close(reader)
 
 
 def test_what_is_no_utf8_is_refused_without_a_word_of_it(tmp_path: Path) -> None:

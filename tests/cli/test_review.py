@@ -15,6 +15,8 @@ import pytest
 
 from lmcells.cli.main import main
 from lmcells.evaluation.marked_notes import read_marked_notes
+from lmcells.expansion.expansion import Expansion
+from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport
 from lmcells.service.review_decisions import Choice, Version
 from lmcells.service.reviews import ReviewStore
@@ -141,6 +143,18 @@ def test_the_token_is_not_on_the_command_line_of_the_browser(tmp_path: Path) -> 
     assert {each.name for each in tmp_path.iterdir()} == {
         *("browser", "opened", "opened.html", "opened.mode", "reviews.db"),
     }
+
+
+def test_what_is_exported_is_utf8_whatever_the_terminal(tmp_path: Path) -> None:
+    store = ReviewStore(tmp_path / "reviews.db")
+    mention = Expansion(0, 2, "MS", None, None, None, "model", ())
+    number = store.add(Note("1", "MS – 5 µg", {}), [mention], version=Version("model", "inventory"))
+    choice = Choice(start=0, end=2, long_form="Ménière's syndrome", scope="everywhere")
+    store.decide(number, choice, reviewer="Ana", version=Version("model", "inventory"))
+    command = [sys.executable, *"-m lmcells review --export site_inventory.csv --reviews".split(), store.path]
+    variables = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    exported = subprocess.run(command, check=True, capture_output=True, env=variables).stdout
+    assert exported.decode().splitlines()[1:] == ["MS,Ménière's syndrome,pin,,"]
 
 
 def test_a_file_without_notes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,6 +113,34 @@ def test_a_threshold_leaves_open_what_is_less_sure(capsys: pytest.CaptureFixture
     assert n_strict > n
 
 
+def test_ctrl_c_while_a_command_is_imported_ends_it_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmcells.cli.main.import_module", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(SystemExit, match="130"):
+        main(["annotate", "notes.jsonl", "--output", "out.csv"])
+
+
+def test_a_closed_stream_is_said_or_empty() -> None:
+    closed = run("expand", "HTN", preexec_fn=lambda: os.close(1), stdout=None)
+    assert (closed.returncode, closed.stderr.count(b"\n")) == (1, 1)
+    assert b"standard output is closed" in closed.stderr
+    empty = run("expand", "-", preexec_fn=lambda: os.close(0), stdin=None)
+    assert (empty.returncode, empty.stdout) == (0, b"[]\n"), empty.stderr
+
+
+def test_a_path_in_the_home_folder_is_found_after_an_equals_sign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "note.txt").write_text("Severe MS.")
+    (tmp_path / "site.csv").write_text("short_form,long_form,action\nMS,mitral stenosis,pin\n")
+    assert main(["expand", "~/note.txt", "--inventory=~/site.csv", "--expanded"]) == 0
+    assert capsys.readouterr().out == "Severe mitral stenosis.\n"
+    assert main(["annotate", "note.txt", "--output=~/out.csv"]) == 0
+    assert (tmp_path / "out.csv").is_file()
+    assert not (tmp_path / "~").exists()
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize(
     "command", [["expand", "HTN"], ["info", "default"], ["annotate", "-", "--output", "-"]]

@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from integrations.ward import AWKWARD, ward_notes
+from lmcells import build_corpus
+from lmcells.corpus import CorpusSettings
 from lmcells.errors import ConfigError, InputError, MissingExtra
 from lmcells.expansion import Expansion
 from lmcells.expansion.expander import Expander
@@ -373,14 +375,24 @@ def test_when_no_note_is_left_that_is_an_error_and_the_side_file_tells(
         ("out.jsonl", {"shard_notes": 0}, "--shard-notes: found 0"),
         ("out.jsonl", {"engine": "magic"}, "engine: found 'magic', allowed: local, ray, spark"),
         ("in/out.jsonl", {}, "which is an input"),
+        ("folder.csv", {"overwrite": True}, "is a folder"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
     settings: ExpanderSettings, tmp_path: Path, output: str, options: dict[str, Any], message: str
 ) -> None:
     folder = write_text_folder(tmp_path / "in", {"a.txt": "PT"})
+    (tmp_path / "folder.csv").mkdir()
     with pytest.raises(ConfigError, match=message):
         run(settings, [folder], tmp_path / output, **options)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_senses_from_a_pipe_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "senses.csv")
+    piped = ExpanderSettings(inventory=(str(tmp_path / "senses.csv"),))
+    with pytest.raises(ConfigError, match="is a pipe, which can be read only once"):
+        run(piped, [write_text_folder(tmp_path / "in", {"a.txt": "PT"})], tmp_path / "out.csv")
 
 
 def test_a_place_that_cannot_be_written_is_said_to_be(settings: ExpanderSettings, tmp_path: Path) -> None:
@@ -411,11 +423,14 @@ def test_names_of_files_that_are_no_utf8_do_not_stop_a_job(
 ) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    (folder / os.fsdecode(b"caf\xe9.txt")).write_text("in PT")
-    for suffix in ("jsonl", "csv", "parquet"):
-        run(settings, [folder], tmp_path / f"out.{suffix}")
+    file = folder / os.fsdecode(b"caf\xe9.txt")
+    file.write_text("in PT")
+    for suffix, given in (("jsonl", folder), ("csv", folder), ("parquet", file)):
+        report = run(settings, [given], tmp_path / f"out.{suffix}")
         ((note_id, _),) = read_annotations(tmp_path / f"out.{suffix}")
         assert note_id == "in/caf\N{REPLACEMENT CHARACTER}"
+        assert run(settings, [given], tmp_path / f"out.{suffix}", resume=True) == report
+    build_corpus(file, output=tmp_path / "corpus", settings=CorpusSettings(min_count=0))
 
 
 def test_shards_in_any_order_give_the_same_bytes() -> None:

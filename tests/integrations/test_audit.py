@@ -158,6 +158,8 @@ def test_the_rarest_are_dropped_where_there_are_too_many(monkeypatch: pytest.Mon
 def test_an_output_that_would_be_read_is_refused(notes: Path) -> None:
     with pytest.raises(ConfigError, match="which is an input"):
         audit(NoteFiles([notes.parent]), notes.parent / "audit")
+    with pytest.raises(ConfigError, match="is not a folder"):
+        audit(NoteFiles([notes]), notes, overwrite=True)
 
 
 def test_notes_that_cannot_be_read_leave_nothing(tmp_path: Path) -> None:

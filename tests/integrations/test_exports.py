@@ -88,7 +88,9 @@ def test_notes_that_do_not_belong_to_the_annotations_are_refused(tmp_path: Path)
     with pytest.raises(InputError, match="expansions of 1 notes that were not found, the first is 'n/2'"):
         list(read_annotated(rows, NoteFiles([notes])))
     for places in ([("n/1", 3, 6)], [("n/1", 0, 4), ("n/1", 3, 5)]):
-        with pytest.raises(InputError, match="overlaps another or lies outside the note"):
+        with pytest.raises(
+            InputError, match=r"overlaps another or lies outside the note .* each with its own id"
+        ):
             list(read_annotated(annotations(tmp_path / "out.jsonl", *places), NoteFiles([notes])))
     twice = write_jsonl(tmp_path / "n.jsonl", [{"id": "n/1", "text": "in PT"}] * 2)
     with pytest.raises(FormatError, match="two notes have the id 'n/1'"):

@@ -199,6 +199,20 @@ def test_rows_may_be_appended_with_concepts_of_sections_and_without_the_abstaine
         assert row["section_concept_id"] == dict(concepts).get(section.removeprefix("section="), 0)
         assert row["offset"] == plain["offset"]
     assert {row["section_concept_id"] for row in some} >= {12}
-    (tmp_path / "map.csv").write_text("section,concept_id\nA/P,eleven\n")
-    with pytest.raises(FormatError, match="line 2: needs a section and a whole concept_id"):
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"section,concept_id\nA/P,eleven\n", "line 2: needs a section and a whole concept_id"),
+        (b"section,concept_id\nPMH,5\npast medical history,6\n", "line 3: PAST MEDICAL HISTORY already has"),
+        (b"section;concept_id\nPMH;5\n", "needs the columns section and concept_id"),
+        (b"section,concept_id\nD\xe9cision,5\n", "is not CSV in UTF-8"),
+    ],
+)
+def test_a_map_of_sections_that_cannot_be_used_is_refused(
+    content: bytes, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "map.csv").write_bytes(content)
+    with pytest.raises(FormatError, match=message):
         read_section_concepts(tmp_path / "map.csv")

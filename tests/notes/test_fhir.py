@@ -106,8 +106,11 @@ def test_the_charset_of_an_attachment_is_used(tmp_path: Path) -> None:
     assert read(path)[0][0].text == TEXT
 
 
-def test_what_is_not_json_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content", ['{"resourceType": "Bundle",\n "entry": [', '[\n{"resourceType": "DocumentReference"}\n]']
+)
+def test_what_is_no_resource_is_refused(content: str, tmp_path: Path) -> None:
     path = tmp_path / "n.json"
-    path.write_text('{"resourceType": "Bundle",\n "entry": [')
-    with pytest.raises(FormatError, match="NDJSON"):
+    path.write_text(content)
+    with pytest.raises(FormatError, match="neither NDJSON nor one resource or Bundle"):
         read(path)

@@ -1,6 +1,7 @@
 """Each format gives back the notes that were written to it."""
 
 import json
+import os
 import tempfile
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmcells.errors import InputError
+from lmcells.errors import FormatError, InputError
+from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.note import Note
 from lmcells.notes.readers import (
     Columns,
@@ -167,6 +169,40 @@ def test_a_named_text_column_wins_over_sections(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "notes.jsonl", [document])
     assert read(path)[0][0].text == "HPI:\npart\n"
     assert read(path, columns=Columns(text="text"))[0] == [Note("notes/1", "whole", {})]
+
+
+def test_a_path_that_does_not_exist_is_refused_before_any_note_is_read(tmp_path: Path) -> None:
+    paths = [write_jsonl(tmp_path / "notes.jsonl"), tmp_path / "absent.jsonl"]
+    report = ReadReport()
+    for begin in (
+        lambda: next(NoteFiles(paths).read(report)),
+        lambda: next(cut_notes(paths, format="auto", columns=Columns())),
+    ):
+        with pytest.raises(InputError, match=r"absent\.jsonl does not exist"):
+            begin()
+    assert report.n_read == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_pipe_whose_beginning_would_be_lost_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "notes")
+    with pytest.raises(InputError, match=r"is a pipe\. Give - and pipe the notes into standard input"):
+        read(tmp_path / "notes")
+
+
+def test_text_that_is_not_in_the_encoding_named_is_refused(tmp_path: Path) -> None:
+    path = write_bytes(tmp_path / "n.csv", b"id,text\n1,secret\n")
+    with pytest.raises(FormatError, match=r"n\.csv is not UTF-16 text. Name another --encoding.$"):
+        read(path, columns=Columns(encoding="utf-16"))
+
+
+def test_an_empty_list_of_sections_leaves_the_text(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    part = [{"header": "HPI", "text": "part"}]
+    columns: dict[str, list[Any]] = {"id": ["1", "2"], "text": ["whole", "other"], "sections": [[], part]}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    for path in (write_jsonl(tmp_path / "n.jsonl", rows), write_parquet(tmp_path / "n.parquet", columns)):
+        assert [note.text for note in read(path)[0]] == ["whole", "HPI:\npart\n"]
 
 
 def test_parquet_texts_are_read(tmp_path: Path) -> None:

@@ -72,6 +72,10 @@ def test_what_is_not_as_described_is_refused(wrong: Any) -> None:
     [
         ({"text": "PT", "notes": []}, "body: has both text and notes. Send one of them."),
         (
+            {"text": "PT", "metadata": "Echo"},
+            "metadata: it must be an object, such as {'category': 'Echo'}.",
+        ),
+        (
             {"text": "PT", "metadata": {"ward": 7}},
             "metadata: its values must be strings, such as 'Echo' or '7'.",
         ),

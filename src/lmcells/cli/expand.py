@@ -84,9 +84,9 @@ def read_text(given: str, *, encoding: str = "utf-8") -> str:
         return given  # an empty note, not the folder that Path takes it for
     path = Path(given)
     try:
-        if path.is_file():
-            return _decode(path.read_bytes(), encoding, name=str(path))
         is_folder = path.is_dir()
+        if path.exists() and not is_folder:
+            return _decode(path.read_bytes(), encoding, name=str(path))
     except (OSError, ValueError) as error:  # too long for a name, or with a null character: text
         if isinstance(error, PermissionError):
             raise InputError(f"{path} cannot be read: {error.strerror}. Check its permissions.") from None
@@ -100,9 +100,9 @@ def read_text(given: str, *, encoding: str = "utf-8") -> str:
 
 
 def _decode(content: bytes, encoding: str, *, name: str) -> str:
-    """Decode without changing line endings, so that offsets match the file."""
+    """Decode without changing line endings, so that offsets match the file after its byte order mark."""
     try:
-        return content.decode(encoding)
+        return content.decode(encoding).removeprefix("\ufeff")
     except LookupError:
         raise ConfigError(f"--encoding: found {encoding!r}, allowed: utf-8, cp1252, utf-16, ...") from None
     except UnicodeDecodeError as error:

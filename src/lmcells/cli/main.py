@@ -7,6 +7,7 @@ import argparse
 import errno
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ COMMANDS = {name: module or name for name, _, module in (each.partition(":") for
 BAD_INPUT = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as if by SIGPIPE
+_HOME = re.compile(r"(--[\w-]+=)?(~/.*)", re.DOTALL)
 _NO_ROOM = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT)
 
 
@@ -56,19 +58,9 @@ def build_parser(names: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentPar
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    # Only the command that is asked for: importing all of them takes longer than expanding a note.
-    names = [name for name in given[:1] if name in COMMANDS] or tuple(COMMANDS)
-    for stream in (sys.stdout, sys.stderr):  # a terminal that is not UTF-8 shows what it can
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="replace")
-    options, unknown = build_parser(names).parse_known_args(given)
-    if unknown:
-        flags = " ".join(name.partition("=")[0] for name in unknown if name.startswith("--"))
-        more = (
-            f"{len(unknown):,} more than expected. Put a text with spaces in quotes"  # never the text itself
-        )
-        _Parser(prog=f"lmcells {options.command}").error(f"unrecognized arguments: {flags or more}")
+    given = list(map(_in_home, sys.argv[1:] if arguments is None else arguments))
+    _open_streams()
+    options = _parse(given)
     try:
         refuse_existing_outputs(options)
         options.run(options)
@@ -96,6 +88,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return 1
     return 0
+
+
+def _open_streams() -> None:
+    """Make standard streams usable: a closed one, and a terminal that is not UTF-8, which shows what it can."""
+    if sys.stdout is None:
+        sys.exit("lmcells: standard output is closed. Send it to a file, or to /dev/null.")
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - until the process ends
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
+def _parse(given: Sequence[str]) -> argparse.Namespace:
+    # Only the command that is asked for: importing all of them takes longer than expanding a note.
+    names = [name for name in given[:1] if name in COMMANDS] or tuple(COMMANDS)
+    try:
+        options, unknown = build_parser(names).parse_known_args(given)
+    except KeyboardInterrupt:  # while it is imported: there is nothing to resume
+        sys.exit(INTERRUPTED)
+    if unknown:
+        flags = " ".join(name.partition("=")[0] for name in unknown if name.startswith("--"))
+        more = (
+            f"{len(unknown):,} more than expected. Put a text with spaces in quotes"  # never the text itself
+        )
+        _Parser(prog=f"lmcells {options.command}").error(f"unrecognized arguments: {flags or more}")
+    return options
+
+
+def _in_home(argument: str) -> str:
+    """Return a path in the home folder in full: the shell leaves "~" as it is after "=", as in --output=~/out.csv."""
+    found = _HOME.fullmatch(argument)
+    return (found[1] or "") + str(Path(found[2]).expanduser()) if found else argument
 
 
 def _can_resume(options: argparse.Namespace) -> bool:

@@ -105,7 +105,8 @@ def _review(options: argparse.Namespace) -> None:
     store = ReviewStore(Path(options.reviews))
     if options.export:
         inventory = expander_settings(options).open().inventory
-        sys.stdout.writelines(EXPORTS[options.export](store.list_notes(), inventory))
+        lines = EXPORTS[options.export](store.list_notes(), inventory)
+        sys.stdout.buffer.writelines(map(str.encode, lines))  # files are in UTF-8, whatever the terminal is
         return
     if options.notes:
         _add_notes(store, options)

@@ -68,7 +68,7 @@ def read_dataset(path: Path, *, report: ReadReport) -> Iterator[Example]:
             yield example
     if not n_read:
         what = f"{path} has no examples ({first_reason or 'only blank lines'})"
-        raise FormatError(f"{what}. A dataset is JSON lines, made by: lmcells dataset")
+        raise FormatError(f"{what}. Make a dataset with lmcells dataset, or as docs/labels.md describes.")
 
 
 def write_dataset(path: Path, examples: Iterable[Example]) -> None:

@@ -95,6 +95,8 @@ def annotate(
                 progress.advance(counts["n_notes"], counts["n_characters"], reading)
         return totals.report(reading)  # skipped rows are counted, but not listed
     check_format(output)
+    if overwrite and output.is_dir():
+        raise ConfigError(f"--output {output} is a folder. Choose another name.")
     if STDIN in notes.paths and resume:
         raise ConfigError("--resume: standard input cannot be read again. Save the notes to a file first.")
     kind = f"omop, {omop}" if omop else "annotations"
@@ -229,6 +231,8 @@ class ShardJob:
         self._notes, self._output, self._n_notes = notes, output, shard_notes
         self._n_shards = 0
         self.parts = beside(output, "parts")
+        if pipe := next((file for file in settings.files if file.is_fifo()), None):
+            raise ConfigError(f"{pipe} is a pipe, which can be read only once. Save it to a file first.")
         folder = model_folder(settings.model or None)
         weights = [file for file in folder.rglob("*") if file.is_file()]
         senses = [sha256(file) if file.is_file() else None for file in settings.files]
@@ -271,9 +275,8 @@ class ShardJob:
             explain_unwritable(self._output, advice=CONTINUE),
             work_folder(self.parts, _PLAN, keep=self.begun is not None),
         ):
-            began = self._begin()
             try:
-                yield began
+                yield self._begin()
                 shutil.rmtree(self.parts)
             finally:
                 if self.parts.is_dir() and not any(self.parts.glob("part-*")):  # nothing to resume

@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from lmcells.errors import InputError
+from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.inventory import SenseInventory, SenseLookup
 from lmcells.expansion.inventory_mining import DefinitionCounts
@@ -78,6 +78,8 @@ def audit(
     `with_context` also writes an example of each item, which is text of a note. The rest is as in `annotate`.
     """
     settings = expander or ExpanderSettings()
+    if output.exists() and not output.is_dir():
+        raise ConfigError(f"--output {output} is not a folder. Choose another name.")
     kind = f"audit, examples: {with_context}"
     job = ShardJob(notes, output, settings, rows=kind, shard_notes=shard_notes, resume=resume)
     if resume and (done := job.report_in(output / "report.json")) and done.get("min_count") == min_count:

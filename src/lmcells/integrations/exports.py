@@ -63,7 +63,7 @@ def read_annotated(
             if not position <= each.start < each.end <= len(note.text):
                 raise InputError(
                     f"the expansion at {each.start}-{each.end} of {note_id!r} overlaps another or lies outside the "
-                    f"note ({len(note.text):,} characters). Give the notes that were annotated."
+                    f"note ({len(note.text):,} characters). Give the notes that were annotated, each with its own id."
                 )
             position = each.end
         yield AnnotatedNote(note, tuple(expansions))

@@ -65,13 +65,16 @@ def read_section_concepts(path: Path) -> tuple[tuple[str, int], ...]:
             if not {"section", "concept_id"} <= set(rows.fieldnames or ()):
                 raise FormatError(f"{path} needs the columns section and concept_id.")
             for row in rows:
-                concept = (row["concept_id"] or "").strip()
+                place, concept = f"{path}, line {rows.line_num}", (row["concept_id"] or "").strip()
                 if not (row["section"] or "").strip() or not _WHOLE.fullmatch(concept):
-                    place = f"{path}, line {rows.line_num}"
                     raise FormatError(f"{place}: needs a section and a whole concept_id.")
-                found[canonical_name(aliases, row["section"])] = int(concept)
+                name = canonical_name(aliases, row["section"])
+                if found.setdefault(name, int(concept)) != int(concept):
+                    raise FormatError(f"{place}: {name} already has another concept_id. Keep one.")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}. Check the path.") from error
+    except (UnicodeDecodeError, csv.Error):
+        raise FormatError(f"{path} is not CSV in UTF-8. Save it as that.") from None
     return tuple(sorted(found.items()))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -32,9 +32,11 @@ class NoteFiles:
     columns: Columns = field(default_factory=Columns)
 
     def read(self, report: ReadReport) -> Iterator[Note]:
-        """Stream all notes; `report` counts what is read and skipped."""
-        for path in self.paths:
-            yield from read_notes(path, format=self.format, columns=self.columns, report=report)
+        """Stream all notes; `report` counts what is read and skipped. A path that does not exist is refused first."""
+        streams = [
+            read_notes(path, format=self.format, columns=self.columns, report=report) for path in self.paths
+        ]
+        return chain.from_iterable(streams)
 
     def files(self) -> list[Path]:
         """Return all files that exist, including those in folders."""

@@ -44,8 +44,10 @@ Several = Annotated[tuple[Item, ...], Field(strict=False, fail_fast=True)]
 
 def _pairs(given: object) -> object:
     """Read an object as sorted pairs, which are hashable."""
-    if not isinstance(given, dict):
+    if isinstance(given, tuple):
         return given
+    if not isinstance(given, dict):
+        raise ValueError("it must be an object, such as {'category': 'Echo'}")
     if not all(isinstance(value, str) for value in given.values()):
         raise ValueError("its values must be strings, such as 'Echo' or '7'")
     return tuple(sorted(given.items()))

@@ -47,9 +47,9 @@ def _resources(file: io.BufferedReader, path: Path) -> Iterator[tuple[int, Any]]
         raise opening.EmptyFile(path)
     if (resource := _parse(first)) is None:  # not a complete object: one document over many lines
         resource = _parse(first + file.read(opening.MAX_NOTE_CHARS))
-        if resource is None:
+        if not isinstance(resource, dict):
             raise FormatError(
-                f"{path} is neither NDJSON nor one JSON document of at most {opening.MAX_NOTE_CHARS:,} bytes. "
+                f"{path} is neither NDJSON nor one resource or Bundle of at most {opening.MAX_NOTE_CHARS:,} bytes. "
                 "Export FHIR as NDJSON, one resource per line."
             )
         yield from ((1, each) for each in _entries(resource))

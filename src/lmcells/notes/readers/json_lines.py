@@ -119,7 +119,7 @@ def _text(document: dict[str, Any], choice: Choice) -> tuple[str, tuple[Section,
     """Return the document's text, and its sections if it has any."""
     if choice.text is None and choice.sections is None:
         raise _Skip("no text")
-    if choice.sections is not None and (given := document[choice.sections]) is not None:
+    if choice.sections is not None and (given := document[choice.sections]):  # an empty list is none
         return records.join_sections(_headers_and_texts(given))
     text = document[choice.text] if choice.text is not None else None
     if not isinstance(text, str | None):

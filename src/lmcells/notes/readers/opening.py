@@ -101,16 +101,19 @@ def _standard_input() -> io.BufferedReader:
     return io.BufferedReader(_Chunks(chunks()), BUFFER_BYTES)
 
 
-def _as_utf8(file: io.BufferedReader, encoding: str) -> io.BufferedReader:
+def _as_utf8(file: io.BufferedReader, encoding: str, path: Path) -> io.BufferedReader:
     """Read text of another encoding as UTF-8; bytes that it does not define stay as they are."""
     decode = codecs.getincrementaldecoder(encoding)
     errors = "replace" if encoding.startswith(("utf-16", "utf-32")) else "surrogateescape"
 
     def chunks() -> Iterator[bytes]:
         decoder = decode(errors)
-        while data := file.read(BUFFER_BYTES):
-            yield decoder.decode(data).encode(errors="surrogateescape")
-        yield decoder.decode(b"", final=True).encode(errors="surrogateescape")
+        try:
+            while data := file.read(BUFFER_BYTES):
+                yield decoder.decode(data).encode(errors="surrogateescape")
+            yield decoder.decode(b"", final=True).encode(errors="surrogateescape")
+        except UnicodeError:  # no byte order mark, say
+            raise FormatError(f"{path} is not {encoding.upper()} text. Name another --encoding.") from None
 
     return io.BufferedReader(_Chunks(chunks()), BUFFER_BYTES)
 
@@ -136,7 +139,7 @@ def open_bytes(
                     raise FormatError("standard input is gzip. Unpack it: zcat FILE | lmcells ...")
                 unzipped = stack.enter_context(gzip.GzipFile(fileobj=file))
                 file = io.BufferedReader(unzipped, BUFFER_BYTES)
-            yield file if encoding == "utf-8" else _as_utf8(file, encoding)
+            yield file if encoding == "utf-8" else _as_utf8(file, encoding, path)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         message = f"{path} is a truncated or damaged gzip file. Copy or download it again."
         raise FormatError(message) from error

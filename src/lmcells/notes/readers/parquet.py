@@ -75,13 +75,13 @@ def _notes(batch: Any, rows: NoteFile, choice: Choice, *, first_row: int) -> Ite
 
 
 def _documents(column: Any) -> Iterator[tuple[str, tuple[Section, ...]] | None]:
-    """Yield the joined sections of each row; None if it has no list."""
+    """Yield the joined sections of each row; None if it has none."""
     sections = column.flatten()
     fields = dict(zip((field.name for field in sections.type), sections.flatten(), strict=True))
     texts = (text or "" for text in _strings(fields["text"]))
     pairs = zip(_strings(fields["header"]), texts, strict=True)
     for n_sections in column.value_lengths().to_pylist():
-        yield None if n_sections is None else records.join_sections(islice(pairs, n_sections))
+        yield records.join_sections(islice(pairs, n_sections)) if n_sections else None
 
 
 def _strings(column: Any) -> list[str | None]:

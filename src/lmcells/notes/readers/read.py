@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 
@@ -80,7 +81,7 @@ def cut_notes(
     """
     group: list[ListedFile] = []
     n_bytes = 0
-    for listed in (each for path in paths for each in _list_files(path, format)):
+    for listed in chain.from_iterable([_list_files(path, format) for path in paths]):
         path, is_stream = listed.path, listed.path == opening.STDIN
         size = path.stat().st_size if listed.is_wanted and not is_stream and path.exists() else 0
         is_large = is_stream or size > opening.PART_BYTES
@@ -124,6 +125,10 @@ def _list_files(path: Path, file_format: str) -> Iterator[ListedFile]:
         )
     if path != opening.STDIN and not path.exists():
         raise InputError(f"{path} does not exist. Give a file of notes or a folder of them.")
+    if path.is_fifo():  # its first bytes, which show the format, could not be read again
+        raise InputError(
+            f"{path} is a pipe. Give - and pipe the notes into standard input, or save them to a file."
+        )
     return _list_folder(path, file_format) if path.is_dir() else iter([ListedFile(path)])
 
 
@@ -286,7 +291,7 @@ def read_text_file(rows: NoteFile) -> Iterator[Note]:
     text = opening.mend(decoded)
     if text is not decoded:
         rows.warn(records.UTF8_REPLACED)
-    yield Note(records.text_file_id(path, folder=rows.folder), text)
+    yield Note(opening.mend(records.text_file_id(path, folder=rows.folder)), text)
 
 
 def is_binary(data: bytes) -> bool:

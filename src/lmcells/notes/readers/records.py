@@ -231,7 +231,7 @@ class NoteFile:
         kept = {
             key: stripped for key, value in zip(metadata, values, strict=True) if (stripped := value.strip())
         }
-        return [Note(id_, text, kept, sections)]
+        return [Note(mend(id_), text, kept, sections)]  # the name of the file may not be UTF-8
 
 
 def text_file_id(path: Path, *, folder: Path | None) -> str:
