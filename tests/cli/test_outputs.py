@@ -2,8 +2,6 @@
 
 import argparse
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
