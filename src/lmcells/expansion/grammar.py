@@ -275,7 +275,7 @@ _PERSON_FOLLOWS = re.compile(
     re.I,
 )
 _BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every)\s$", re.I)
-_WORD_BEFORE_BECAUSE = re.compile(r"([A-Za-z]{2,}[A-Za-z\d-]*)\)?[,;]?\s$")
+_WORD_BEFORE_BECAUSE = re.compile(r"([A-Za-z]{2,}[A-Za-z\d-]*)\)?\s$")
 _NO_EFFECTS = frozenset(
     "and are at began by date dated day done for from given grade has in is last near of on or pulses pupils received "
     "reflexes scheduled score seen since started strength test than the through till to until vaccinated was were with "
