@@ -201,12 +201,6 @@ def test_lines_that_are_not_text_or_too_deep_are_refused_or_skipped(tmp_path: Pa
         list(marked_notes.read_marked_notes(path, report=report))
 
 
-def test_a_device_keeps_its_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "chmod", lambda *_: pytest.fail("the mode of a device was changed"))
-    with whole_notes._private(Path("/dev/null")) as file:
-        assert file is not None
-
-
 @pytest.mark.parametrize(
     "last", [b'{"model": "dictionary", "id": "x", "outc', b'{"id": "caf\xc3', b"[]", b'{"outcomes": 3}']
 )

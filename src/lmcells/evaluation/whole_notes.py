@@ -9,16 +9,15 @@ matches at most one mention, and each short form at most one expansion.
 
 import hashlib
 import json
-import os
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import Any, Literal, TextIO, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +32,7 @@ from lmcells.expansion.finder import ShortFormFinder
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.inventory_files import InventoryLike, load_inventory
 from lmcells.expansion.layers import shipped_inventory
-from lmcells.files import sha256
+from lmcells.files import open_private, sha256
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
@@ -237,7 +236,10 @@ def evaluate_notes(
     origins = {model: _origin(model, senses) for model in names} if outcomes is not None else {}
     done = _read_outcomes(outcomes, marked, origins) if outcomes is not None and resume else {}
     results = []
-    with _private(outcomes, append=resume) as kept, _private(errors) as told:
+    with (
+        nullcontext() if outcomes is None else open_private(outcomes, append=resume) as kept,
+        nullcontext() if errors is None else open_private(errors) as told,
+    ):
         for model in names:
             baseline = {DICTIONARY: lambda: _dictionary(senses), SCISPACY: _scispacy}.get(model)
             expand = baseline() if baseline else Expander.from_pretrained(model, only_inventory=senses)
@@ -305,19 +307,6 @@ def _scispacy() -> Callable[[str], list[Expansion]]:
         return found
 
     return expand
-
-
-@contextmanager
-def _private(path: Path | None, *, append: bool = False) -> Iterator[TextIO | None]:
-    """Open a file that only its owner may read."""
-    if path is None:
-        yield None
-        return
-    flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
-    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
-        if path.is_file():  # not /dev/stdout
-            path.chmod(0o600)
-        yield file
 
 
 def _digest(content: object) -> str:
