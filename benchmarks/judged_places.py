@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from lmcells import Expander, Expansion
 from lmcells.evaluation.marked_notes import Meanings
+from lmcells.files import open_private
 from locations import SETS, half_of, text_folder
 
 PLACES = SETS / "judged_places.tsv"
@@ -75,7 +76,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--errors", type=Path, help="write the errors of the even half, with their text")
+    parser.add_argument(
+        "--errors", type=Path, help="write the errors of the even half, with their text (mode 0600)"
+    )
     parser.add_argument("--model", default="default", help="model folder (the shipped one)")
     options = parser.parse_args()
     expand = Expander.from_pretrained(options.model)
@@ -123,7 +126,7 @@ def main() -> None:
                 f"{kind}, {title:12}  precision {right / given:.3f}  recall {right / wanted:.3f}  ({others})"
             )
     if options.errors is not None:
-        with options.errors.open("w", encoding="utf-8", newline="") as file:
+        with open_private(options.errors) as file:
             csv.writer(file, delimiter="\t").writerows(errors)
 
 

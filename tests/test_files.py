@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lmcells.errors import InputError
-from lmcells.files import atomic_folder, atomic_write, put_in_place
+from lmcells.files import atomic_folder, atomic_write, open_private, put_in_place
 
 
 @pytest.fixture(autouse=True)
@@ -71,3 +71,22 @@ def test_what_is_not_a_file_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="pipe is not a file, so it is not replaced"), atomic_write(pipe):
         pass
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("before", [None, 0o644])
+def test_a_private_file_is_only_its_owners(tmp_path: Path, before: int | None) -> None:
+    path = tmp_path / "errors.tsv"
+    if before is not None:
+        path.write_text("of an earlier run")
+        path.chmod(before)
+    for append, text in ((False, "a\r\n"), (True, "b\n")):
+        with open_private(path, append=append) as file:
+            assert mode(path) == 0o600
+            file.write(text)
+    assert path.read_bytes() == b"a\r\nb\n"
+
+
+def test_a_device_keeps_its_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "chmod", lambda *_: pytest.fail("the mode of a device was changed"))
+    with open_private(Path("/dev/null")) as file:
+        file.write("nothing")

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,16 @@ def atomic_write(path: Path, *, durable: bool = False) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_private(path: Path, *, append: bool = False) -> Iterator[TextIO]:
+    """Open a file for writing that only its owner may read."""
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
+    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8", newline="") as file:
+        if path.is_file():  # not /dev/stdout
+            path.chmod(0o600)
+        yield file
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Checking settings, which are dataclasses, against the types of their fields."""
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -49,6 +49,12 @@ def from_saved(kind: type[Settings], saved: Mapping[str, Any]) -> Settings:
     return kind(**saved)
 
 
+def is_finite(value: Any) -> bool:
+    """Whether a value is a number that a float can hold; true and false are not numbers."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max
+
+
 def check_fields(settings: Any) -> None:
     """Refuse the first field that does not match its type: bool, Literal, int, float, or Annotated with `Limits`."""
     types = get_type_hints(type(settings), include_extras=True)
@@ -65,9 +71,7 @@ def check_fields(settings: Any) -> None:
         elif kind is int and (type(value) is not int or not limits.allow(value)):
             allowed = f"an integer {limits}"
         elif kind is float or (kind == float | None and value is not None):
-            is_number = (
-                isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            )
-            allowed = "" if is_number and limits.allow(value) else f"a finite number {limits}"
+            is_allowed = is_finite(value) and limits.allow(value)
+            allowed = "" if is_allowed else f"a finite number {limits}"
         if allowed:
             raise ConfigError(f"{field.name} is {value!r}; allowed: {allowed}.{near}")

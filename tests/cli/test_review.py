@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from lmcells.cli import serve
 from lmcells.cli.main import main
 from lmcells.evaluation.marked_notes import read_marked_notes
 from lmcells.expansion.expansion import Expansion
@@ -162,3 +164,17 @@ def test_a_file_without_notes_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     given = [str(tmp_path / "notes.jsonl"), "--reviews", str(tmp_path / "r.db")]
     assert main(["review", *given]) == 2
     assert "there is no note to review" in capsys.readouterr().err
+
+
+def test_the_file_with_the_token_is_removed_once_the_browser_has_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(serve, "_FETCH_SECONDS", 0.0)
+    monkeypatch.setattr(
+        serve.webbrowser, "open", lambda url: read.append(Path(url.removeprefix("file://")).read_text())
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serve._open_page("127.0.0.1", listening.getsockname()[1], "http://here/#token=secret", tmp_path)
+    assert "url=http://here/#token=secret" in read[0]
+    assert not list(tmp_path.iterdir())

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import lmcells
 from lmcells.cli.main import main
 from note_files import write_jsonl
 
@@ -117,6 +118,18 @@ def test_ctrl_c_while_a_command_is_imported_ends_it_quietly(monkeypatch: pytest.
     monkeypatch.setattr("lmcells.cli.main.import_module", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(SystemExit, match="130"):
         main(["annotate", "notes.jsonl", "--output", "out.csv"])
+
+
+def test_little_is_imported_before_ctrl_c_is_caught() -> None:
+    code = (
+        "import sys; import lmcells.cli.main\n"
+        "try: lmcells.cli.main.main(['--version'])\n"
+        "except SystemExit: print([name for name in sys.modules if name.startswith(('lmcells', 'numpy'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    version, imported = done.stdout.splitlines()
+    assert version == f"lmcells {lmcells.__version__}"
+    assert imported == "['lmcells', 'lmcells.cli', 'lmcells.errors', 'lmcells.cli.main']"
 
 
 def test_a_closed_stream_is_said_or_empty() -> None:

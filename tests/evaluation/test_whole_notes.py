@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lmcells.errors import FormatError
+import lmcells
+from lmcells.errors import FormatError, InputError
 from lmcells.evaluation import marked_notes, whole_notes
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.expansion import Candidate, Expansion
@@ -200,12 +201,6 @@ def test_lines_that_are_not_text_or_too_deep_are_refused_or_skipped(tmp_path: Pa
         list(marked_notes.read_marked_notes(path, report=report))
 
 
-def test_a_device_keeps_its_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "chmod", lambda *_: pytest.fail("the mode of a device was changed"))
-    with whole_notes._private(Path("/dev/null")) as file:
-        assert file is not None
-
-
 @pytest.mark.parametrize(
     "last", [b'{"model": "dictionary", "id": "x", "outc', b'{"id": "caf\xc3', b"[]", b'{"outcomes": 3}']
 )
@@ -218,4 +213,35 @@ def test_an_evaluation_goes_on_where_a_full_disk_stopped_it(tmp_path: Path, last
     given: dict[str, Any] = {"models": ["dictionary"], "notes": notes, "outcomes": outcomes}
     first = whole_notes.evaluate_notes(**given)
     outcomes.write_bytes(outcomes.read_bytes().partition(b"\n")[0] + b"\n" + last)
+    assert whole_notes.evaluate_notes(**given, resume=True) == first
+
+
+@pytest.mark.parametrize("changed", ["note", "inventory", "model", "version of lmcells"])
+def test_verdicts_on_other_notes_or_by_another_model_are_not_reused(
+    tmp_path: Path, changed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, outcomes = tmp_path / "notes.jsonl", tmp_path / "outcomes.jsonl"
+    mark = {"start": 7, "end": 10, "kind": "short_form", "senses": ["cerebrovascular accident"]}
+    row = {"id": "a", "text": TEXT, "mentions": [mark]}
+    notes.write_text(json.dumps(row))
+    given: dict[str, Any] = {"models": ["dictionary"], "notes": notes, "outcomes": outcomes}
+    whole_notes.evaluate_notes(**given, inventory=INVENTORY)
+    if changed == "note":
+        notes.write_text(json.dumps(row | {"text": TEXT.replace("CVA", "MIs")}))
+    elif changed == "model":
+        monkeypatch.setattr(whole_notes, "sha256", lambda _: "of other weights")
+    elif changed == "version of lmcells":
+        monkeypatch.setattr(lmcells, "__version__", "0")
+    inventory = shipped_inventory() if changed == "inventory" else INVENTORY
+    with pytest.raises(InputError, match=rf"--resume: .* was made with another {changed}\. Use the same"):
+        whole_notes.evaluate_notes(**given, inventory=inventory, resume=True)
+
+
+def test_two_notes_of_one_id_keep_their_own_verdicts(tmp_path: Path) -> None:
+    notes, outcomes = tmp_path / "notes.jsonl", tmp_path / "outcomes.jsonl"
+    mark = {"start": 7, "end": 10, "kind": "short_form", "senses": ["cerebrovascular accident"]}
+    rows = [{"id": "a", "text": text, "mentions": [mark]} for text in (TEXT, TEXT.replace("CVA", "xyz"))]
+    notes.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given: dict[str, Any] = {"models": ["dictionary"], "notes": notes, "outcomes": outcomes}
+    first = whole_notes.evaluate_notes(**given)
     assert whole_notes.evaluate_notes(**given, resume=True) == first

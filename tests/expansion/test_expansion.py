@@ -108,8 +108,15 @@ def test_it_survives_a_model_folder(tmp_path: Path) -> None:
     assert Calibration.load(tmp_path) == calibration
 
 
+NO_NUMBERS = ('"hot"', "[1, 2]", "[1]", "[]", "true", "{}", "9" * 400)
+
+
 @pytest.mark.parametrize(
-    "content", ["{", "[]", '{"heat": 1}', '{"temperature": 0}', '{"temperature": "hot"}']
+    "content",
+    [
+        *("{", "[]", '{"heat": 1}', '{"temperature": 0}'),
+        *(f'{{"{name}": {value}}}' for name in Calibration.__slots__ for value in NO_NUMBERS),
+    ],
 )
 def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / CALIBRATION).write_text(content)

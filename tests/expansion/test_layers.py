@@ -1,7 +1,9 @@
 """Layers of inventories: what is added, forbidden and pinned where, in files and in answers."""
 
+import gc
 import json
 import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -412,8 +414,14 @@ def rules(draw: st.DrawFn) -> dict[str, Any]:
     )
 
 
+def place(given: dict[str, Any]) -> str:
+    """What a layer may have once: a pin of a short form in a place, or a whole rule."""
+    is_pin = given["action"] == "pin"
+    return json.dumps([given["short_form"], given["where"]] if is_pin else given)
+
+
 @settings(max_examples=12)
-@given(layers=st.lists(st.lists(rules(), min_size=1, max_size=8), min_size=1, max_size=2))
+@given(layers=st.lists(st.lists(rules(), min_size=1, max_size=8, unique_by=place), min_size=1, max_size=2))
 def test_a_layer_answers_as_an_expander_of_its_inventory_would(
     shipped: Expander, layers: list[list[dict[str, Any]]]
 ) -> None:
@@ -471,3 +479,18 @@ def n_instructions(do: Callable[[], object]) -> int:
     finally:
         sys.settrace(before)
     return counted
+
+
+def test_senses_are_forgotten_with_their_inventory() -> None:
+    class Text(str):  # weak references need a class of ours
+        pass
+
+    form = Text("a form of this user")
+    kept = weakref.ref(form)
+    sense = Sense("QXZ", "long form", (form,))
+    extended = extend(BASE, [sense, SenseRule(Sense("QXZ", "another"), "forbid")])
+    ruled = extend(extended, [SenseRule(sense, where=(("section", "PLAN"),)), SenseRule(sense, "forbid")])
+    assert ContextRules(ruled, load_aliases())("QXZ", "PLAN") is not None
+    del form, sense, extended, ruled
+    gc.collect()
+    assert kept() is None

@@ -131,7 +131,7 @@ def test_counts_are_exact_and_broken_rows_are_kept_without_their_text(
     assert {row["file"] for row in rejected} == {str(notes)}
     assert "secret" not in (tmp_path / "out.jsonl.rejected.jsonl").read_text()
     saved = json.loads((tmp_path / "out.jsonl.report.json").read_text())
-    assert saved.pop("plan")["shard_notes"] == 512
+    assert saved.pop("plan")["--shard-notes"] == 512
     assert saved == report
 
 
@@ -220,7 +220,7 @@ def test_a_job_goes_on_with_the_parts_that_are_there(settings: ExpanderSettings,
     assert len(list(parts.glob("part-*"))) == 3
     first = parts / "part-000000.jsonl"
     first.write_bytes(first.read_bytes().replace(b'"PLAN"', b'"KEPT"'))  # shows that it is not made again
-    with pytest.raises(InputError, match="was started with another shard_notes"):
+    with pytest.raises(InputError, match=r"this has changed: --shard-notes\."):
         run(settings, [notes], output, shard_notes=9, resume=True)
     seen.clear()
     report = run(

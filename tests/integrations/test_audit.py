@@ -118,7 +118,7 @@ def test_neither_shards_nor_workers_change_the_tables(notes: Path, tmp_path: Pat
         assert (tmp_path / "one" / name).read_text() == (tmp_path / "many" / name).read_text()
 
 
-def test_a_killed_audit_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_killed_audit_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     many = [{"id": n, "text": TEXTS[n % 4] + " Seen again." * 200} for n in range(2048)]
     notes = write_jsonl(tmp_path / "many.jsonl", many)
     arguments = [str(notes), "--output", str(tmp_path / "audit")]
@@ -132,6 +132,8 @@ def test_a_killed_audit_goes_on_where_it_was(tmp_path: Path) -> None:
     running.wait()
     first = min(parts.glob("part-*.jsonl"))
     first.write_bytes(first.read_bytes().replace(b'"QXZ"', b'"KEPT"'))  # shows that it is not made again
+    assert main(["audit", *arguments, "--resume", "--no-context"]) == 2
+    assert "has changed: --no-context. Use what was used then" in capsys.readouterr().err
     assert main(["audit", *arguments, "--resume"]) == 0
     assert json.loads((tmp_path / "audit" / "report.json").read_text())["n_read"] == 2048
     unknown = rows_of(tmp_path / "audit", "unknown_short_forms")

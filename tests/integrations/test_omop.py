@@ -201,6 +201,12 @@ def test_rows_may_be_appended_with_concepts_of_sections_and_without_the_abstaine
     assert {row["section_concept_id"] for row in some} >= {12}
 
 
+@pytest.mark.parametrize("first_id", [-1, 10**18, 2**63 - 2, 2**64])
+def test_a_first_id_whose_rows_may_not_fit_into_a_table_is_refused(first_id: int) -> None:
+    with pytest.raises(ConfigError, match=r"^--first-id: found .*, allowed: 0 to 999,999,999,999,999,999\.$"):
+        NoteNlpOptions(first_id=first_id)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -107,10 +107,30 @@ def test_the_charset_of_an_attachment_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ['{"resourceType": "Bundle",\n "entry": [', '[\n{"resourceType": "DocumentReference"}\n]']
+    ("content", "problem"),
+    [
+        ('{"resourceType": "Bundle",\n "entry": [', "damaged, or not JSON"),
+        ('[\n{"resourceType": "DocumentReference"}\n]', "a JSON array"),
+        ('[{"resourceType": "DocumentReference"}]\n', "a JSON array"),
+    ],
 )
-def test_what_is_no_resource_is_refused(content: str, tmp_path: Path) -> None:
-    path = tmp_path / "n.json"
+@pytest.mark.parametrize("name", ["n.json", "n", "n.ndjson"])
+def test_what_is_no_resource_is_refused(content: str, problem: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
     path.write_text(content)
-    with pytest.raises(FormatError, match="neither NDJSON nor one resource or Bundle"):
+    with pytest.raises(FormatError, match=f"is {problem}. Export FHIR as NDJSON, one resource per line, or"):
         read(path)
+
+
+@pytest.mark.parametrize("name", ["n.json", "n"])
+def test_the_type_of_a_resource_may_come_after_its_text(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    long = document(1, content=[{"attachment": attachment(TEXT * 200)}])
+    path.write_text(json.dumps(long, sort_keys=True))
+    assert read(path)[0][0].text == TEXT * 200
+    long = document(1, content=[{"attachment": attachment(TEXT * 5000)}])
+    path.write_text(json.dumps(long, sort_keys=True))
+    with pytest.raises(FormatError, match=r"has FHIR resources\. Read it with --format fhir\."):
+        read(path)
+    (note,) = read_notes(path, format="fhir", report=ReadReport())
+    assert note.text == TEXT * 5000

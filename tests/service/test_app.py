@@ -321,6 +321,15 @@ def test_only_allowed_hosts_are_answered(expander: Expander) -> None:
             assert http.get("/livez", headers={"Host": host}).status_code == 200  # probes call by address
 
 
+def test_a_request_with_two_hosts_is_refused(expander: Expander) -> None:
+    with client(expander, allowed_hosts=("here.example",)) as http:
+        for hosts in (["here.example", "evil.example"], ["here.example"] * 2):
+            for path in ("/v1/inventory", "/livez"):
+                answer = http.get(path, headers=[("Host", host) for host in hosts])
+                assert (answer.status_code, answer.headers["Connection"]) == (400, "close")
+                assert answer.json() == {"detail": "Host: given more than once. Send it once."}
+
+
 def test_a_request_keeps_its_id(http: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="lmcells.service"):
         given = http.get("/livez", headers={"X-Request-ID": "ward-7:42"})

@@ -252,6 +252,18 @@ def test_a_misspelt_key_of_a_rule_is_refused(misspelt: dict[str, Any]) -> None:
         edited(add=[ADD], rules=[rule | misspelt])
 
 
+def test_a_request_pins_a_short_form_once_in_a_place() -> None:
+    pins = [
+        {"short_form": "MS", "long_form": name, "action": "pin", "where": {"section": where}}
+        for name, where in (("mitral stenosis", "HPI"), ("multiple sclerosis", "PLAN"), ("morphine", "HPI"))
+    ]
+    assert edited(rules=pins[:2])
+    with pytest.raises(
+        InventoryError, match=r"entry 3: 'MS' is already pinned there \(entry 1\)\. Keep one\."
+    ):
+        edited(rules=pins)
+
+
 def test_rules_are_read_as_in_files(tmp_path: Path) -> None:
     rules = [
         {

@@ -41,7 +41,7 @@ def _add_evaluate(add: Options) -> None:
     add("--outcomes FILE", "--notes: store the verdicts of each note, to resume (mode 0600)", type=Path)
     text = "--notes: also measure calibration with a fifth of the senses removed (takes six times as long)"
     add("--take-out-senses", text)
-    text = "--notes: continue from --outcomes after an interruption"
+    text = "--notes: continue from --outcomes after an interruption, with the same notes and models"
     add("--resume", text, action="store_true", default=None)
     add("--corpus", "the training corpus: for counts of long forms and the leakage check", type=Path)
     add("--section-map FILE", "maps foreign headers to known ones, CSV or JSON", type=Path)

@@ -1,6 +1,7 @@
 """`lmcells`: finds the command, runs it, and turns errors into one line and an exit code.
 
-argparse rather than typer: commands must start quickly, on machines that have only torch and numpy.
+argparse rather than typer: commands must start quickly, on machines that have only torch and numpy. The rest of the
+package is imported inside `main`, where Ctrl-C is caught.
 """
 
 import argparse
@@ -13,11 +14,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import lmcells
-from lmcells.cli.arguments import Command, refuse_existing_outputs
 from lmcells.errors import LmcellsError
+
+if TYPE_CHECKING:
+    from lmcells.cli.arguments import Command
 
 # Each command, with the module of `lmcells.cli` that defines it if it has another name.
 _NAMES = (
@@ -62,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_streams()
     options = _parse(given)
     try:
+        from lmcells.cli.arguments import refuse_existing_outputs
+
         refuse_existing_outputs(options)
         options.run(options)
         sys.stdout.flush()
@@ -103,7 +108,9 @@ def _open_streams() -> None:
 
 def _parse(given: Sequence[str]) -> argparse.Namespace:
     # Only the command that is asked for: importing all of them takes longer than expanding a note.
-    names = [name for name in given[:1] if name in COMMANDS] or tuple(COMMANDS)
+    names = [name for name in given[:1] if name in COMMANDS]
+    if not names and given[:1] != ["--version"]:
+        names = list(COMMANDS)
     try:
         options, unknown = build_parser(names).parse_known_args(given)
     except KeyboardInterrupt:  # while it is imported: there is nothing to resume

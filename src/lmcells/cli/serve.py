@@ -26,7 +26,8 @@ from lmcells.service.review_files import EXPORTS, add_notes
 from lmcells.service.reviews import ReviewStore
 from lmcells.service.settings import ServiceSettings, read_tokens
 
-_START_SECONDS = 60.0  # for the page to open
+_START_SECONDS = 60.0  # for the service to answer
+_FETCH_SECONDS = 20.0  # for the browser to read the file with the token, which is then removed
 _EXTRA = ("fastapi", "httptools", "prometheus_client", "pydantic", "starlette", "uvicorn")
 
 
@@ -115,17 +116,15 @@ def _review(options: argparse.Namespace) -> None:
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(options.host, options.host)
     origin = f"{'https' if options.certificate else 'http'}://{host}"
     n_notes = store.counts("")["n_notes"]
-    with TemporaryDirectory(prefix="review-", dir=Path(options.reviews).parent) as folder:
 
-        def invite(port: int) -> None:
-            address = f"{origin}:{port}{options.root_path}/#token={quote(token, safe='')}"
-            print(f"{options.reviews}: {n_notes:,} notes. Review them at {address}", flush=True)
-            if not options.no_browser:
-                page = Path(folder) / "open.html"
-                page.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(address)}">')
-                Thread(target=_open_page, args=(options.host, port, page), daemon=True).start()
+    def invite(port: int) -> None:
+        address = f"{origin}:{port}{options.root_path}/#token={quote(token, safe='')}"
+        print(f"{options.reviews}: {n_notes:,} notes. Review them at {address}", flush=True)
+        if not options.no_browser:
+            given = (options.host, port, address, Path(options.reviews).resolve().parent)
+            Thread(target=_open_page, args=given, daemon=True).start()
 
-        _serve(options, on_listening=invite)
+    _serve(options, on_listening=invite)
 
 
 def _add_notes(store: ReviewStore, options: argparse.Namespace) -> None:
@@ -140,7 +139,7 @@ def _add_notes(store: ReviewStore, options: argparse.Namespace) -> None:
         print(f"lmcells review: skipped: {reasons}", file=sys.stderr)
 
 
-def _open_page(host: str, port: int, page: Path) -> None:
+def _open_page(host: str, port: int, address: str, beside: Path) -> None:
     """Open the page as soon as the service answers, by a private file: everybody sees a browser's command line."""
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
@@ -148,9 +147,13 @@ def _open_page(host: str, port: int, page: Path) -> None:
             socket.create_connection((host, port), timeout=1).close()
         except OSError:
             time.sleep(0.1)
-        else:
-            webbrowser.open(page.resolve().as_uri())
-            return
+            continue
+        with TemporaryDirectory(prefix="review-", dir=beside) as folder:  # also removed when the process ends
+            page = Path(folder) / "open.html"
+            page.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(address)}">')
+            webbrowser.open(page.as_uri())
+            time.sleep(_FETCH_SECONDS)
+        return
 
 
 def _user() -> str:

@@ -7,21 +7,22 @@ on it, else *missed*. Precision is right / (right + wrong + false), recall is ri
 matches at most one mention, and each short form at most one expansion.
 """
 
+import hashlib
 import json
-import os
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import Literal, TextIO, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+import lmcells
 from lmcells.errors import FormatError, InputError
 from lmcells.evaluation.calibrate import DRAWS, TAKEN_OUT, expected_calibration_error
 from lmcells.evaluation.marked_notes import NONE, SHORT_FORM, Mark, MarkedNote, Meanings, read_marked_notes
@@ -31,6 +32,7 @@ from lmcells.expansion.finder import ShortFormFinder
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.inventory_files import InventoryLike, load_inventory
 from lmcells.expansion.layers import shipped_inventory
+from lmcells.files import open_private, sha256
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
@@ -218,8 +220,9 @@ def evaluate_notes(
 
     `models` are model folders, "default", or the baselines "dictionary" (the most frequent sense of the inventory) and
     "scispacy" (its abbreviation detector, where it is installed). `outcomes` stores the verdicts of each note, so that
-    `resume` continues after an interruption; `errors` gets every error with the text around it: both contain patient
-    data, and are readable only by their owner. `take_out` also measures the calibration with senses removed.
+    `resume` continues after an interruption, with the same notes, inventory and models; `errors` gets every error with
+    the text around it: both contain patient data, and are readable only by their owner. `take_out` also measures the
+    calibration with senses removed.
     """
     report = ReadReport()
     marked = list(read_marked_notes(Path(notes), report=report))
@@ -229,19 +232,26 @@ def evaluate_notes(
         raise FormatError(f"{notes} has no note with marked short forms. docs/data.md describes the format.")
     senses = shipped_inventory() if inventory is None else load_inventory(inventory)
     meanings = Meanings(senses)
-    done = _read_outcomes(outcomes) if outcomes is not None and resume else {}
+    names = list(map(str, models))
+    origins = {model: _origin(model, senses) for model in names} if outcomes is not None else {}
+    done = _read_outcomes(outcomes, marked, origins) if outcomes is not None and resume else {}
     results = []
-    with _private(outcomes, append=resume) as kept, _private(errors) as told:
-        for model in map(str, models):
+    with (
+        nullcontext() if outcomes is None else open_private(outcomes, append=resume) as kept,
+        nullcontext() if errors is None else open_private(errors) as told,
+    ):
+        for model in names:
             baseline = {DICTIONARY: lambda: _dictionary(senses), SCISPACY: _scispacy}.get(model)
             expand = baseline() if baseline else Expander.from_pretrained(model, only_inventory=senses)
             judged = []
             for number, note in enumerate(marked, start=1):
-                found = done.get((model, note.id))
+                digest = _digest_note(note)
+                found = done.get((model, digest))
                 if found is None:
                     found = judge(note, expand(note.text), meanings)
                     if kept is not None:
-                        row = {"model": model, "id": note.id, "outcomes": list(map(asdict, found))}
+                        row: dict[str, Any] = {"model": model, "id": note.id, "note": digest}
+                        row |= {"made_from": origins[model], "outcomes": list(map(asdict, found))}
                         print(json.dumps(row, ensure_ascii=False), file=kept, flush=True)
                 judged.append(found)
                 if told is not None:
@@ -299,27 +309,55 @@ def _scispacy() -> Callable[[str], list[Expansion]]:
     return expand
 
 
-@contextmanager
-def _private(path: Path | None, *, append: bool = False) -> Iterator[TextIO | None]:
-    """Open a file that only its owner may read."""
-    if path is None:
-        yield None
-        return
-    flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
-    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
-        if path.is_file():  # not /dev/stdout
-            path.chmod(0o600)
-        yield file
+def _digest(content: object) -> str:
+    return hashlib.sha256(repr(content).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _read_outcomes(path: Path) -> dict[tuple[str, str], list[Outcome]]:
-    """Read the results of an earlier run; what a full disk has truncated is left out."""
+def _digest_note(note: MarkedNote) -> str:
+    return _digest((note.id, note.text, note.marks))
+
+
+def _origin(model: str, senses: SenseInventory) -> dict[str, str]:
+    """Return what the verdicts on a note depend on besides the note; a model's files count by their content."""
+    files = []
+    if model != SCISPACY:
+        folder = model_folder(None if model == DICTIONARY else model)
+        files = [
+            (str(file.relative_to(folder)), sha256(file)) for file in folder.rglob("*") if file.is_file()
+        ]
+    return {
+        "inventory": _digest((list(senses), senses.has_priors)),
+        "model": _digest(sorted(files)),
+        "version of lmcells": lmcells.__version__,
+    }
+
+
+def _read_outcomes(
+    path: Path, notes: Sequence[MarkedNote], origins: dict[str, dict[str, str]]
+) -> dict[tuple[str, str], list[Outcome]]:
+    """Read the verdicts of an earlier run, by model and note; a line that a full disk has truncated is left out.
+
+    Verdicts on another version of a note, or by another inventory, model or lmcells are refused.
+    """
+    digests: dict[str, set[str]] = {}
+    for note in notes:
+        digests.setdefault(note.id, set()).add(_digest_note(note))
     done = {}
     for line in path.read_bytes().split(b"\n") if path.is_file() else ():
         try:
             row = json.loads(line)
             found = [Outcome(**{**each, "senses": tuple(each["senses"])}) for each in row["outcomes"]]
-            done[row["model"], row["id"]] = found
-        except (KeyError, TypeError, ValueError):
+            model, digest, origin = row["model"], row["note"], row["made_from"]
+            now, known = origins[model], digests[row["id"]]
+            changed = [name for name in now if origin.get(name) != now[name]]
+        except (AttributeError, KeyError, TypeError, ValueError):
             continue
+        if digest not in known:
+            changed.insert(0, "note")
+        if changed:
+            raise InputError(
+                f"--resume: {path} was made with another {', '.join(changed)}. Use the same, or replace it: "
+                "--overwrite instead of --resume."
+            )
+        done[model, digest] = found
     return done

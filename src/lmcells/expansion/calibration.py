@@ -21,6 +21,7 @@ from lmcells.expansion.windows import Mention
 from lmcells.files import read_json, write_json
 from lmcells.notes.tokens import STOP_WORDS
 from lmcells.pretrained import PretrainedModel
+from lmcells.settings import is_finite
 
 CALIBRATION = "calibration.json"
 PRIORS = "sense_priors.json"
@@ -51,13 +52,14 @@ class Calibration:
     none_score: float | None = None  # of "no sense fits", which competes with the candidates
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.temperature) and self.temperature > 0):
-            raise ConfigError(f"temperature: found {self.temperature}, allowed: a number above 0.")
-        if not 0 <= self.least_probability <= 1:
-            raise ConfigError(f"least_probability: found {self.least_probability}, allowed: 0 to 1.")
+        if not (is_finite(self.temperature) and self.temperature > 0):
+            raise ConfigError(f"temperature: found {self.temperature!r}, allowed: a number above 0.")
+        if not (is_finite(self.least_probability) and 0 <= self.least_probability <= 1):
+            raise ConfigError(f"least_probability: found {self.least_probability!r}, allowed: 0 to 1.")
         for name in ("least_score", "none_score"):
-            if getattr(self, name) is not None and not np.isfinite(getattr(self, name)):
-                raise ConfigError(f"{name}: found {getattr(self, name)}, allowed: a number or none.")
+            value = getattr(self, name)
+            if value is not None and not is_finite(value):
+                raise ConfigError(f"{name}: found {value!r}, allowed: a number or none.")
 
     def probabilities(self, scores: Floats) -> Floats:
         """Return the probabilities of a mention's candidates: 0 for a score of -inf, equal if all are."""

@@ -50,10 +50,11 @@ _SMALL_FIRST = re.compile(r"(?![pcy][TNM]|aV)[a-z][A-Z]{2}$")  # "hCG", not the 
 _NUMBERED = re.compile(r"([A-Za-z]{3,})(-?)(\d{1,2})")
 _VOWELS = frozenset("aeiouy")
 _CACHE_SIZE = 20_000
+_MOST_PATTERNS = 2048  # three times the shipped inventory's
 _SLOTS_EACH = 128  # less than 1 % of other words pass the filter and must be looked up
 
 
-@lru_cache(maxsize=_CACHE_SIZE)  # few are ever needed
+@lru_cache(maxsize=_MOST_PATTERNS)  # few are ever needed
 def _pattern(form: str, *, exact: bool) -> re.Pattern[str]:
     """Match a form of several tokens, in any case unless `exact`."""
     return re.compile(

@@ -28,6 +28,7 @@ _TRUE, _FALSE = ("yes", "true", "1"), ("no", "false", "0", "")
 
 SenseLike = Sense | SenseRule | Mapping[str, Any]
 InventoryLike = SenseInventory | Path | str | Iterable[SenseLike]
+_Pins = dict[tuple[str, tuple[tuple[str, str], ...]], str]  # short form and conditions -> where it is pinned
 
 
 def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
@@ -36,13 +37,23 @@ def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
         raise InventoryError(
             f"an inventory cannot be a {type(given).__name__}. Allowed: a SenseInventory, a path, or a list of senses."
         )
-    rules = []
+    rules: list[SenseRule] = []
+    pins: _Pins = {}
     for number, entry in enumerate(given, start=1):
         try:
-            rules.append(_rule(entry))
+            rule = _rule(entry)
+            _pin_once(rule, f"entry {number}", pins)
         except InventoryError as error:
             raise InventoryError(f"entry {number}: {error}") from error
+        rules.append(rule)
     return rules
+
+
+def _pin_once(rule: SenseRule, place: str, pins: _Pins) -> None:
+    """Refuse a second pin of a short form under the same conditions."""
+    first = pins.setdefault((rule.sense.short_form, rule.where), place) if rule.action == "pin" else place
+    if first != place:
+        raise InventoryError(f"{rule.sense.short_form!r} is already pinned there ({first}). Keep one.")
 
 
 # Reading
@@ -90,31 +101,24 @@ def read_rules(path: Path) -> tuple[list[tuple[str, SenseRule]], list[str]]:
     rules: list[tuple[str, SenseRule]] = []
     problems: list[str] = []
     first_place: dict[Any, str] = {}
+    pins: _Pins = {}
     suffix = path.suffix.lower()
     is_json = suffix not in DELIMITERS and (suffix == ".json" or text.lstrip().startswith(("[", "{")))
     try:
         for place, entry in _json_entries(text) if is_json else _table_entries(text):
             try:
                 rule = _rule(entry)
+                first = first_place.setdefault((rule.sense.key, rule.where), place)
+                if first != place:
+                    again = (
+                        f"{rule.sense.long_form!r} is already a sense of {rule.sense.short_form!r} ({first})"
+                    )
+                    raise InventoryError(f"{again}. Put all its forms into one row.")
+                _pin_once(rule, place, pins)
             except InventoryError as error:
                 problems.append(f"{place}: {error}")
                 continue
-            sense = rule.sense
-            first = first_place.setdefault((sense.key, rule.where), place)
-            pinned = (
-                first_place.setdefault((sense.short_form, rule.where), place)
-                if rule.action == "pin"
-                else place
-            )
-            if first != place:
-                again = f"{sense.long_form!r} is already a sense of {sense.short_form!r} ({first})"
-                problems.append(f"{place}: {again}. Put all its forms into one row.")
-            elif pinned != place:
-                problems.append(
-                    f"{place}: {sense.short_form!r} is already pinned there ({pinned}). Keep one."
-                )
-            else:
-                rules.append((place, rule))
+            rules.append((place, rule))
     except InventoryError as error:
         raise InventoryError(f"{path}: {error}") from error
     return rules, problems

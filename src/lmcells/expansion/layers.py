@@ -10,10 +10,10 @@ A later layer overrides an earlier one, and within a layer a rule with more cond
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import translate
-from functools import cache, lru_cache
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
@@ -75,6 +75,7 @@ def _extended(inventory: SenseInventory, rules: list[SenseRule]) -> SenseInvento
         rules_of.setdefault(rule.sense.short_form, []).append(rule)
     by_short_form, all_rules = dict(inventory.by_short_form), dict(inventory.rules)
     for short_form, own in rules_of.items():
+        keys_of = cache(_form_keys)
         senses = {sense.key: sense for sense in by_short_form.get(short_form, ())}
         is_ruled = short_form in all_rules or any(rule.where or rule.action == "pin" for rule in own)
         if is_ruled:
@@ -85,7 +86,7 @@ def _extended(inventory: SenseInventory, rules: list[SenseRule]) -> SenseInvento
                 senses[rule.sense.key] = _merged(senses.get(rule.sense.key), rule.sense)
             elif not is_ruled:  # otherwise the rule decides per context
                 kept = list(senses.values())
-                for at in _forbidden(kept, rule.sense):
+                for at in _forbidden(kept, rule.sense, keys_of):
                     del senses[kept[at].key]
         by_short_form[short_form] = tuple(senses.values())
     return replace(inventory, by_short_form=by_short_form, rules=all_rules)
@@ -107,15 +108,20 @@ def _merged(known: Sense | None, added: Sense) -> Sense:
     return replace(known, forms=forms, concept_id=concept, error_prone=known.error_prone or added.error_prone)
 
 
-def _forbidden(senses: Sequence[Sense], forbidden: Sense) -> list[int]:
-    """Return the indices of the senses that a rule forbids, by any of their forms."""
+_KeysOf = Callable[[str, tuple[str, ...]], frozenset[tuple[str, ...]]]
+
+
+def _forbidden(senses: Sequence[Sense], forbidden: Sense, keys_of: _KeysOf) -> list[int]:
+    """Return the indices of the senses that a rule forbids, by any of their forms.
+
+    `keys_of` is `_form_keys`, with a cache for the rules of one short form.
+    """
     if forbidden.long_form == ALL_SENSES:
         return list(range(len(senses)))
     key = form_key(forbidden.long_form)
-    return [at for at, sense in enumerate(senses) if key in _form_keys(sense.long_form, sense.forms)]
+    return [at for at, sense in enumerate(senses) if key in keys_of(sense.long_form, sense.forms)]
 
 
-@lru_cache(4096)
 def _form_keys(long_form: str, forms: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
     return frozenset(map(form_key, (long_form, *forms)))
 
@@ -184,8 +190,10 @@ class ContextRules:
     def _compiled(self, short_form: str) -> Iterator[_CompiledRule]:
         senses = self._inventory.by_short_form[short_form]
         at = {sense.key: index for index, sense in enumerate(senses)}
+        keys_of = cache(_form_keys)
         for rule in self._inventory.rules[short_form]:
-            named = _forbidden(senses, rule.sense) if rule.action == "forbid" else [at[rule.sense.key]]
+            is_forbidding = rule.action == "forbid"
+            named = _forbidden(senses, rule.sense, keys_of) if is_forbidding else [at[rule.sense.key]]
             where = [(name, re.compile(self._pattern(name, value))) for name, value in rule.where]
             yield _CompiledRule(rule.action, named, where)
 

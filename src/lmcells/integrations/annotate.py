@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
 from datetime import datetime
@@ -99,8 +99,7 @@ def annotate(
         raise ConfigError(f"--output {output} is a folder. Choose another name.")
     if STDIN in notes.paths and resume:
         raise ConfigError("--resume: standard input cannot be read again. Save the notes to a file first.")
-    kind = f"omop, {omop}" if omop else "annotations"
-    job = ShardJob(notes, output, settings, rows=kind, shard_notes=shard_notes, resume=resume)
+    job = ShardJob(notes, output, settings, rows=_rows_plan(omop), shard_notes=shard_notes, resume=resume)
     done = job.report_in(beside(output, "report.json"))
     if done and not overwrite and output.is_file() and done.get("sha256") == sha256(output):
         return done
@@ -131,6 +130,18 @@ def annotate(
 
 def _dated(omop: NoteNlpOptions | None, time: datetime) -> NoteNlpOptions | None:
     return omop and replace(omop, time=omop.time or time)
+
+
+def _rows_plan(omop: NoteNlpOptions | None) -> dict[str, Any]:
+    if omop is None:
+        return {"--output-format": "rows"}
+    return {
+        "--output-format": "omop",
+        "--first-id": omop.first_id,
+        "--no-abstained": not omop.with_abstained,
+        "--section-concepts": [list(each) for each in omop.section_concepts],
+        "--nlp-date": omop.time and omop.time.isoformat(),
+    }
 
 
 class _Totals:
@@ -211,7 +222,8 @@ class ShardJob:
     """A job whose results are kept by shard, in the folder `parts`, until it is done.
 
     A job with the same `plan` can be resumed, and is not repeated once it is done. In a plan, notes and model are
-    identified by the names, sizes and dates of their files, senses by their content. `rows` says what is written.
+    identified by the names, sizes and dates of their files, senses by their content. Its keys tell the user
+    what has changed; `rows` has those of the options that decide what is written.
     """
 
     def __init__(
@@ -220,7 +232,7 @@ class ShardJob:
         output: Path,
         settings: ExpanderSettings,
         *,
-        rows: str,
+        rows: Mapping[str, Any],
         shard_notes: int,
         resume: bool,
     ) -> None:
@@ -239,19 +251,19 @@ class ShardJob:
         if settings.only_inventory is None:
             senses.append(hashlib.sha256(repr(list(shipped_inventory())).encode()).hexdigest())
         self.plan: dict[str, Any] = {
-            "version": lmcells.__version__,
-            "paths": [str(path) for path in notes.paths],
-            "inputs": _digest(notes.files()),
-            "format": notes.format,
-            "columns": [str(each) for each in astuple(notes.columns)],
+            "version of lmcells": lmcells.__version__,
+            "notes": [*(str(path) for path in notes.paths), _digest(notes.files())],
+            "--format": notes.format,
+            "columns or encoding": [str(each) for each in astuple(notes.columns)],
             "model": _digest(weights) if folder.is_dir() else None,
-            "inventory": senses,
-            "sections": settings.sections,
-            "threshold": settings.threshold,
-            "found": [settings.letters, settings.codes],
-            "output": output.suffix.lower(),
-            "rows": rows,
-            "shard_notes": shard_notes,
+            "inventory or header rules": senses,
+            "--sections": settings.sections,
+            "--threshold": settings.threshold,
+            "--no-letters": not settings.letters,
+            "--codes": settings.codes,
+            "suffix of --output": output.suffix.lower(),
+            "--shard-notes": shard_notes,
+            **rows,
         }
         saved = _saved(self.parts / _PLAN) if resume else {}
         self.begun = saved if "plan" in saved else None  # the job that is resumed: its plan and its time
@@ -290,8 +302,8 @@ class ShardJob:
         if before != self.plan:
             changed = ", ".join(name for name in self.plan if before.get(name) != self.plan[name])
             raise InputError(
-                f"--resume: {self.parts} was started with another {changed}. "
-                "Use the same settings, or leave out --resume to start over."
+                f"--resume: since {self.parts} was started, this has changed: {changed}. "
+                "Use what was used then, or leave out --resume to start over."
             )
         return datetime.fromisoformat(self.begun["time"])
 

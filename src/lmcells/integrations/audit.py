@@ -80,8 +80,8 @@ def audit(
     settings = expander or ExpanderSettings()
     if output.exists() and not output.is_dir():
         raise ConfigError(f"--output {output} is not a folder. Choose another name.")
-    kind = f"audit, examples: {with_context}"
-    job = ShardJob(notes, output, settings, rows=kind, shard_notes=shard_notes, resume=resume)
+    written = {"--no-context": not with_context}
+    job = ShardJob(notes, output, settings, rows=written, shard_notes=shard_notes, resume=resume)
     if resume and (done := job.report_in(output / "report.json")) and done.get("min_count") == min_count:
         return done
     if job.begun is None and output.is_dir() and any(output.iterdir()) and not overwrite:

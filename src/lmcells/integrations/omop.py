@@ -32,6 +32,7 @@ _MAX_SNIPPET = _MAX_VARIANT = 250  # characters of the CDM's columns
 _MAX_MODIFIERS = 2000
 _AROUND = 60  # characters of the snippet on either side
 _WHOLE = re.compile(r"\d{1,18}")
+_TOO_LARGE = 10**18  # for a first row: the last must fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,10 @@ class NoteNlpOptions:
     with_abstained: bool = True  # include short forms without an answer
     section_concepts: tuple[tuple[str, int], ...] = ()  # concepts of sections, by name
     time: datetime | None = None  # the date of the rows; None: now, or when the job began
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first_id < _TOO_LARGE:
+            raise ConfigError(f"--first-id: found {self.first_id}, allowed: 0 to {_TOO_LARGE - 1:,}.")
 
     @property
     def layout(self) -> RowLayout:

@@ -37,7 +37,7 @@ N_NEAREST = 30
 _SHORTEST = 4  # letters of an out-of-vocabulary word that is read: shorter ones are usually short forms
 _SHORTEST_SLIP = 6  # letters: too many shorter words are one typing error apart
 _BLOCK = 512  # words looked up at a time, which bounds the memory for their neighbours' vectors
-_MOST_KEPT = 50_000  # out-of-vocabulary words whose vectors are kept
+_MOST_KEPT = 20_000  # out-of-vocabulary words whose vectors are kept
 _LETTERS = re.compile(r"[^\W\d_]+(?:['&/-][^\W\d_]+)*")
 
 _K = 0x9E3779B97F4A7C15  # odd, so that it has an inverse

@@ -86,8 +86,8 @@ def describe_error(error: BaseException) -> str:
 class Observation:
     """Adds the security headers and the request's id to each answer; logs and counts its path, status and time.
 
-    No body, query or error message is logged. It is the outermost layer: it refuses hosts that are not allowed, answers
-    HEAD as GET without the content, and 500 for errors that nothing else caught.
+    No body, query or error message is logged. It is the outermost layer: it refuses two hosts and those that are not
+    allowed, answers HEAD as GET without the content, and 500 for errors that nothing else caught.
     """
 
     app: ASGIApp
@@ -124,7 +124,10 @@ class Observation:
         start = time.perf_counter()
         try:
             host = re.sub(r":\d*$", "", headers.get("host", "")).lower()
-            if self.allowed_hosts and host not in self.allowed_hosts and path not in self.probes:
+            if len(headers.getlist("host")) > 1:
+                detail = "Host: given more than once. Send it once."
+                await refusal(400, detail, {"Connection": "close"})(scope, receive, watched)
+            elif self.allowed_hosts and host not in self.allowed_hosts and path not in self.probes:
                 detail = "this Host is not allowed here. Start the service with --allowed-host NAME."
                 await refusal(421, detail)(scope, receive, watched)
             else:

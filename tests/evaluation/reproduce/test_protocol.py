@@ -122,6 +122,16 @@ def test_files_that_extend_each_other_are_refused(tmp_path: Path) -> None:
         load_protocol(tmp_path / "a.toml")
 
 
+def test_a_path_to_extend_that_names_no_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "loop.toml").symlink_to(tmp_path / "loop.toml")
+    for written in (r"b\u0000.toml", "loop.toml"):
+        (tmp_path / "a.toml").write_text(f'extends = "{written}"')
+        with pytest.raises(
+            ConfigError, match=r"a\.toml: extends is '.*', which is not the path|cannot be read"
+        ):
+            load_protocol(tmp_path / "a.toml")
+
+
 def test_datasets_that_use_each_other_are_refused(config: Path) -> None:
     circle = '[[dataset]]\nname = "a"\nkind = "reverse"\nnotes = ["dev.jsonl"]\ninventory = "{}"\n'
     text = circle.format("b") + circle.replace('"a"', '"b"').format("a")

@@ -81,7 +81,11 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> Table:
     if (base := raw.pop("extends", None)) is None:
         return raw
     base_path = path.parent / str(base)
-    if base_path.resolve() in seen:
+    try:
+        extends_itself = base_path.resolve() in seen
+    except (OSError, RuntimeError, ValueError):  # a loop of links, or a NUL
+        raise ConfigError(f"{path}: extends is {base!r}, which is not the path of a file.") from None
+    if extends_itself:
         raise ConfigError(f"{path}: extends is {base!r}, which extends this file.")
     return _laid_over(_read(base_path, (*seen, path.resolve())), raw)
 

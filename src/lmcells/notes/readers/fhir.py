@@ -25,8 +25,9 @@ _CHARSET = re.compile(r"charset\s*=\s*\"?([\w.-]+)", re.IGNORECASE)
 
 
 def is_fhir(head: bytes) -> bool:
-    """Whether the first bytes of a JSON file name a FHIR resource."""
-    return _NAMES_RESOURCE.search(head[:4096]) is not None
+    """Whether the first line of a JSON file, or its first bytes, name a FHIR resource."""
+    first_line = head.partition(b"\n")[0]
+    return _NAMES_RESOURCE.search(head[: max(4096, len(first_line))]) is not None
 
 
 def read_fhir(rows: NoteFile) -> Iterator[Note]:
@@ -45,15 +46,14 @@ def _resources(file: io.BufferedReader, path: Path) -> Iterator[tuple[int, Any]]
     first = file.readline(opening.MAX_NOTE_CHARS)
     if not first:
         raise opening.EmptyFile(path)
-    if (resource := _parse(first)) is None:  # not a complete object: one document over many lines
+    if (resource := _parse(first)) is None:  # one document over many lines
         resource = _parse(first + file.read(opening.MAX_NOTE_CHARS))
-        if not isinstance(resource, dict):
-            raise FormatError(
-                f"{path} is neither NDJSON nor one resource or Bundle of at most {opening.MAX_NOTE_CHARS:,} bytes. "
-                "Export FHIR as NDJSON, one resource per line."
-            )
-        yield from ((1, each) for each in _entries(resource))
-        return
+    if not isinstance(resource, dict):
+        what = "a JSON array" if isinstance(resource, list) else "damaged, or not JSON"
+        raise FormatError(
+            f"{path} is {what}. Export FHIR as NDJSON, one resource per line, or as one resource or Bundle of at most "
+            f"{opening.MAX_NOTE_CHARS:,} bytes."
+        )
     yield from ((1, each) for each in _entries(resource))
     for number, line in enumerate(iter(lambda: file.readline(opening.MAX_NOTE_CHARS), b""), start=2):
         if not line.isspace():

@@ -56,6 +56,8 @@ def read_json_lines(rows: NoteFile) -> Iterator[Note]:
             "convert an array with: jq -c '.[]'."
         )
     if not has_text:
+        if "resourceType" in first_keys:
+            raise FormatError(f"{rows.path} has FHIR resources. Read it with --format fhir.")
         rows.choose(first_keys, layout=records.DOCUMENTS)  # says what is missing
 
 

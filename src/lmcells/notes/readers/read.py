@@ -248,8 +248,11 @@ def _by_content(head: bytes, path: Path) -> str:
         return "text"
     if is_binary(head):
         raise BinaryFile(path)
-    if head.removeprefix(opening.UTF8_BOM).lstrip()[:1] == b"{":
-        return "fhir" if is_fhir(head) else "jsonl"
+    first = head.removeprefix(opening.UTF8_BOM).lstrip()[:1]
+    if first in (b"{", b"[") and is_fhir(head):
+        return "fhir"
+    if first == b"{":
+        return "jsonl"
     return _by_header(head) or "text"
 
 
