@@ -52,7 +52,8 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
         def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if has_room(len(self.connections)):
-                self._wait()
+                waiting[self] = None
+                self._arriving = self.loop.call_later(settings.receive_seconds, self._is_late)
             else:
                 self._refuse(503)
 
@@ -106,7 +107,8 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
         def on_response_complete(self) -> None:
             super().on_response_complete()
             if not self.pipeline and not self.transport.is_closing():
-                self._wait(is_new=False)
+                waiting.pop(self, None)
+                waiting[self] = None  # at the end; uvicorn limits the wait for the next request
 
         def _has_body(self) -> bool:
             given = dict(self.headers)
@@ -122,13 +124,6 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
                 self._sending = None
             if self.flow is not None:
                 super().resume_writing()
-
-        def _wait(self, *, is_new: bool = True) -> None:
-            """A new connection must send a request in time; between requests, uvicorn limits the wait."""
-            waiting.pop(self, None)
-            waiting[self] = None
-            if is_new:
-                self._arriving = self.loop.call_later(settings.receive_seconds, self._is_late)
 
         def _stop_waiting(self) -> None:
             waiting.pop(self, None)
