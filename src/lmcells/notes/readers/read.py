@@ -291,7 +291,8 @@ def read_text_file(rows: NoteFile) -> Iterator[Note]:
     text = opening.mend(decoded)
     if text is not decoded:
         rows.warn(records.UTF8_REPLACED)
-    yield Note(opening.mend(records.text_file_id(path, folder=rows.folder)), text)
+    note_id = records.file_id(path, records.split_suffix(path)[0], folder=rows.folder)
+    yield Note(opening.mend(note_id), text)
 
 
 def is_binary(data: bytes) -> bool:

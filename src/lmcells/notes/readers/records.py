@@ -234,11 +234,6 @@ class NoteFile:
         return [Note(mend(id_), text, kept, sections)]  # the name of the file may not be UTF-8
 
 
-def text_file_id(path: Path, *, folder: Path | None) -> str:
-    """Return the id of a text file: its path from the given folder on, or its name if given alone."""
-    return file_id(path, split_suffix(path)[0], folder=folder)
-
-
 def file_id(path: Path, name: str, *, folder: Path | None) -> str:
     """Return the path of a file under a name, from the given folder on, or from its own if given alone."""
     if path == STDIN:
