@@ -17,6 +17,7 @@ from pydantic import (
 
 from lmcells.errors import InventoryError
 from lmcells.expansion import Candidate, Expansion
+from lmcells.expansion.expanded_text import Style
 from lmcells.expansion.expansion import Source
 from lmcells.expansion.inventory import Action
 from lmcells.expansion.inventory_files import rule_fields
@@ -172,7 +173,7 @@ class Options(Message):
     """Options for the notes of a request."""
 
     inventory: InventoryEdits | None = None
-    expanded_text: Literal["replace", "append"] | None = Field(
+    expanded_text: Style | None = Field(
         default=None, description="also return the text with its short forms written out"
     )
     explain: bool | Annotated[Several[Offset], Field(max_length=MAX_EXPLAINED)] = Field(
