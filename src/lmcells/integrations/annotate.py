@@ -104,11 +104,7 @@ def annotate(
     done = job.report_in(beside(output, "report.json"))
     if done and not overwrite and output.is_file() and done.get("sha256") == sha256(output):
         return done
-    if job.begun is None and not overwrite and (existing := job.existing()):
-        raise InputError(
-            f"{existing} already exists, and was made from other notes or settings. Choose another --output, or "
-            "replace it with --overwrite."
-        )
+    job.require_free(job.existing(), overwrite=overwrite)
     shared_expander(settings)  # report what is wrong with the model here, once
     with job.open_parts() as began, (job.parts / "rejected.jsonl").open("w+", encoding="utf-8") as rejected:
         task, reading = AnnotationTask(settings, _dated(omop, began)), _RejectingReport(file=rejected)
@@ -262,6 +258,14 @@ class ShardJob:
         has_left = any("plan" in _saved(path) for path in (beside_it[0], self.parts / _PLAN))
         replaced = [self._output, *(() if has_left else beside_it)]
         return next((path for path in replaced if path.exists()), None)
+
+    def require_free(self, existing: Path | None, *, overwrite: bool) -> None:
+        """Refuse to replace an output, unless asked to or when continuing a job."""
+        if existing and self.begun is None and not overwrite:
+            raise InputError(
+                f"{existing} already exists, and was made from other notes or settings. Choose another --output, or "
+                "replace it with --overwrite."
+            )
 
     def report_in(self, path: Path) -> dict[str, Any] | None:
         """Return the counts of a finished job, if its plan is the same."""

@@ -84,11 +84,8 @@ def audit(
     job = ShardJob(notes, output, settings, rows=kind, shard_notes=shard_notes, resume=resume)
     if resume and (done := job.report_in(output / "report.json")) and done.get("min_count") == min_count:
         return done
-    if job.begun is None and output.is_dir() and any(output.iterdir()) and not overwrite:
-        raise InputError(
-            f"{output} already exists, and was made from other notes or settings. Choose another --output, or replace "
-            "it with --overwrite."
-        )
+    existing = output if output.is_dir() and any(output.iterdir()) else None
+    job.require_free(existing, overwrite=overwrite)
     findings = _Findings(shared_expander(settings).inventory)
     failed: Counter[str] = Counter()
     run, reading = find_engine("local", workers=workers), ReadReport()
