@@ -109,8 +109,7 @@ def _plain(text: str) -> bytes:
 def _triples(plain: bytes) -> npt.NDArray[np.uint16]:
     """Return every three adjacent characters, as a number."""
     characters = np.frombuffer(plain, np.uint8).astype(np.uint16)
-    triples: npt.NDArray[np.uint16] = (characters[:-2] * _N + characters[1:-1]) * _N + characters[2:]
-    return triples
+    return (characters[:-2] * _N + characters[1:-1]) * _N + characters[2:]
 
 
 def find_counted(text: str) -> list[Counted]:

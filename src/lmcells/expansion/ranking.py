@@ -217,8 +217,7 @@ class MaskedSpanRanker(PosteriorRanker):
 def comparable(scores: Floats, missing: Floats) -> Floats:
     """Return scores (B, K) on a scale that does not depend on the `missing_words` (B, 1) of the windows."""
     above = scores - _FITS + _FITS_BY_LENGTH * missing
-    scaled: Floats = _FITS + above / (1 + _SCALE_BY_LENGTH * missing)
-    return scaled
+    return _FITS + above / (1 + _SCALE_BY_LENGTH * missing)
 
 
 def ranks_by_masked_span(model: PretrainedModel, ranking: Ranking = "auto") -> bool:

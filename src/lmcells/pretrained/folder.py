@@ -171,8 +171,7 @@ def to_eight_bits(rows: npt.NDArray[np.floating]) -> tuple[npt.NDArray[np.int8],
 
 def from_eight_bits(levels: npt.NDArray[np.int8], scale: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
     """Return the rows, each number within half a level of what it was."""
-    rows: npt.NDArray[np.float32] = levels.astype(np.float32) * scale.astype(np.float32)
-    return rows
+    return levels.astype(np.float32) * scale.astype(np.float32)
 
 
 def save_statistics(path: Path, counts: WordMetadataCounts, word_counts: npt.NDArray[np.integer]) -> None:
