@@ -103,11 +103,12 @@ def _beside(path: Path, before: str, after: str) -> Path:
 
 
 def _keep_private(new: Path, old: Path) -> None:
-    """Let others do with a file or folder only what they may do with the one that it replaces, if there is one."""
+    """Give a new file or folder the permissions of the one it replaces, if any; its owner keeps all."""
     if old.exists():
-        before, mode = stat.S_IMODE(new.stat().st_mode), stat.S_IMODE(old.stat().st_mode)
-        if (kept := mode | before & stat.S_IRWXU) != before:
-            new.chmod(kept)
+        given = stat.S_IMODE(new.stat().st_mode)
+        wanted = stat.S_IMODE(old.stat().st_mode) | (given & stat.S_IRWXU)
+        if wanted != given:
+            new.chmod(wanted)
 
 
 @contextmanager

@@ -140,7 +140,7 @@ def is_code(text: str, start: int, end: int) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def _code_contexts(written: str) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
-    """Return what may precede or follow a code that is written so."""
+    """Return the patterns before and after a code with this spelling."""
     return [(before, after) for shape, before, after in _CODE_SHAPES if shape.fullmatch(written)]
 
 

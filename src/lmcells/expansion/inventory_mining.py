@@ -25,9 +25,9 @@ from lmcells.notes.definitions import Definition, find_definitions
 from lmcells.notes.note import Note
 from lmcells.notes.tokens import MARK
 
-# Spellings of a long form differ in case, hyphens, number, accents, British or American spelling, and typos. Of the
-# rules of `inventory_check`, those by words are used as they are, those by letters only if they change no meaning:
-# "hypertension" and "hypotension" stay apart, and so do "creatine" and "creatinine".
+# Spellings of a long form differ in case, hyphens, number, accents, British or American spelling, and typos. Words are
+# compared as in `inventory_check`, letters more strictly: "hypertension" and "hypotension" stay apart, and so do
+# "creatine" and "creatinine".
 
 _SHORTEST_TYPO = 6  # letters: too many shorter words are one letter apart, such as "optic" and "otic"
 # Map singular and plural of Greek and Latin words, and British and American spellings, to one form (not always a word).

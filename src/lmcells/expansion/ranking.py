@@ -64,7 +64,7 @@ class PosteriorRanker(ABC):
         self._network = model.variational
         self._section_id = section_id_finder(model)
         self._first = inventory
-        # By candidates: those of this inventory, for all rankers over it; and those of a ranker's own, kept with it.
+        # What is known by candidates: of the first inventory, shared by all rankers over it; and of this ranker alone.
         self._known: dict[Sequence[Sense], Any] = {}
         self._own: dict[Sequence[Sense], Any] = {}
 

@@ -253,7 +253,7 @@ class ShardJob:
         self.begun = saved if "plan" in saved else None  # the job that is resumed: its plan and its time
 
     def existing(self) -> Path | None:
-        """Return what a new job would replace: the output or a file beside it, unless another job left that one."""
+        """Return a file that a new job would replace: the output, or one beside it that no job of ours has left."""
         beside_it = [beside(self._output, what) for what in ("report.json", "rejected.jsonl")]
         has_left = any("plan" in _saved(path) for path in (beside_it[0], self.parts / _PLAN))
         replaced = [self._output, *(() if has_left else beside_it)]

@@ -4,6 +4,7 @@ Routes can only limit what reaches them: silent sockets, half a handshake, half 
 """
 
 from asyncio import Protocol, TimerHandle, Transport, get_running_loop
+from http import HTTPStatus
 from ssl import SSLContext
 from typing import Any
 
@@ -19,10 +20,10 @@ _GOODBYE_SECONDS = 1.0  # for a client to answer the end of TLS
 _EACH = 4  # bytes around the name and the value of a header
 
 _REFUSALS = {
-    400: ("Bad Request", "Upgrade: not supported with a body. Use HTTP/1.1, without this header."),
-    408: ("Request Timeout", "the request did not arrive in time."),
-    431: ("Request Header Fields Too Large", f"the headers are larger than {MAX_HEADER:,} bytes."),
-    503: ("Service Unavailable", "all connections are in use. Try again later."),
+    400: "Upgrade: not supported with a body. Use HTTP/1.1, without this header.",
+    408: "the request did not arrive in time.",
+    431: f"the headers are larger than {MAX_HEADER:,} bytes.",
+    503: "all connections are in use. Try again later.",
 }
 
 
@@ -138,10 +139,9 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
                 self.transport.abort()  # a route has answered 408 already, or never reads the body
 
         def _refuse(self, status: int) -> None:
-            phrase, detail = _REFUSALS[status]
-            content = f'{{"detail":"{detail}"}}'
+            content = f'{{"detail":"{_REFUSALS[status]}"}}'
             self.transport.write(
-                f"HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\n"
+                f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n{content}".encode()
             )
             self.transport.close()

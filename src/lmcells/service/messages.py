@@ -24,7 +24,7 @@ from lmcells.expansion.inventory_files import rule_fields
 
 MAX_EDITS = 1_000
 MAX_SECTIONS = 5_000
-MAX_HEADER = 500  # characters: the latest headers are kept, with what the model knows about them
+MAX_HEADER = 500  # characters; the latest headers are cached
 MAX_EXPLAINED = 200
 
 Item = TypeVar("Item")

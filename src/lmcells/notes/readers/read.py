@@ -118,7 +118,7 @@ def _cut_file(path: Path, file_format: str, columns: Columns) -> Iterator[Part |
 
 
 def _list_files(path: Path, file_format: str) -> Iterator[ListedFile]:
-    """List a file, or the files of a folder: wanted are those with a known suffix, or that of the named format."""
+    """List a file, or those of a folder, which are wanted by their suffix: a known one, or the named format's."""
     if file_format not in FORMATS:
         raise FormatError(
             f"{file_format!r} is not a format of notes. Allowed: {', '.join(FORMATS)}.{nearest(file_format, FORMATS)}"
