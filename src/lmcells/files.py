@@ -173,6 +173,15 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def read_saved(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; an empty one if the file is missing or holds anything else."""
+    try:
+        saved = read_json(path)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return saved if isinstance(saved, dict) else {}
+
+
 def write_tensors(
     path: Path, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None
 ) -> None:
@@ -248,11 +257,7 @@ class FolderFormat:
 
     def is_format_of(self, folder: Path) -> bool:
         """Whether a folder claims to be of this format; it may still be damaged."""
-        try:
-            saved = read_json(folder / self.index)
-        except (OSError, ValueError, RecursionError):
-            return False
-        return isinstance(saved, dict) and saved.get("format") == self.format
+        return read_saved(folder / self.index).get("format") == self.format
 
     def require_free(self, folder: Path, *, overwrite: bool) -> None:
         """Refuse an output that exists, unless it is an empty folder or, with `overwrite`, one of this format."""

@@ -26,7 +26,7 @@ from lmcells.files import (
     CONTINUE,
     atomic_write,
     explain_unwritable,
-    read_json,
+    read_saved,
     sha256,
     work_folder,
     write_json,
@@ -249,13 +249,13 @@ class ShardJob:
             "rows": rows,
             "shard_notes": shard_notes,
         }
-        saved = _saved(self.parts / _PLAN) if resume else {}
+        saved = read_saved(self.parts / _PLAN) if resume else {}
         self.begun = saved if "plan" in saved else None  # the job that is resumed: its plan and its time
 
     def existing(self) -> Path | None:
         """Return a file that a new job would replace: the output, or one beside it that no job of ours has left."""
         beside_it = [beside(self._output, what) for what in ("report.json", "rejected.jsonl")]
-        has_left = any("plan" in _saved(path) for path in (beside_it[0], self.parts / _PLAN))
+        has_left = any("plan" in read_saved(path) for path in (beside_it[0], self.parts / _PLAN))
         replaced = [self._output, *(() if has_left else beside_it)]
         return next((path for path in replaced if path.exists()), None)
 
@@ -269,7 +269,7 @@ class ShardJob:
 
     def report_in(self, path: Path) -> dict[str, Any] | None:
         """Return the counts of a finished job, if its plan is the same."""
-        saved = _saved(path)
+        saved = read_saved(path)
         return saved if saved.pop("plan", None) == self.plan else None
 
     @contextmanager
@@ -333,14 +333,6 @@ def _digest(files: Iterable[Path]) -> str:
     """Return a checksum of the names, sizes and dates of files."""
     states = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files)]
     return hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _saved(path: Path) -> dict[str, Any]:
-    try:
-        saved = read_json(path)
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return saved if isinstance(saved, dict) else {}
 
 
 def beside(output: Path, what: str) -> Path:
