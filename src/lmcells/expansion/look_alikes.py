@@ -299,10 +299,8 @@ class LookAlikes:
         end = written.start + len(stem)
         if text[end : end + 1] in (".", ")") and _LIST_MARK_BEFORE.search(before):
             return True
-        if stem == "IV" and (
-            before.endswith("IV, ") or text.startswith(", IV ", end)
-        ):  # "4 mg IV, IV fluids"
-            return False
+        if stem == "IV" and (before.endswith("IV, ") or text.startswith(", IV ", end)):
+            return False  # "4 mg IV, IV fluids"
         return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(text, end))
 
     def _is_in_name(self, written: Written) -> bool:

@@ -371,9 +371,8 @@ def pieces_of(text: str, start: int, end: int, *, from_start: bool) -> list[Piec
     if from_start and (before := _BEFORE_LONG.match(text, start, end)):
         start = before.end()
     within = text[start:end]
-    if (
-        "(" in within or "[" in within
-    ):  # hide brackets that end no long form: "(IL-1)", and those of "poly(A)"
+    if "(" in within or "[" in within:
+        # Hide brackets that end no long form: "(IL-1)", and those of "poly(A)".
         within = _ASIDE_GROUP.sub(lambda match: _ASIDE_MARK * len(match[0]), within)
         within = _ATTACHED_GROUP.sub(lambda match: f"\x02{match[0][1:-1]}\x02", within)
     breaks = list(_BREAK.finditer(within))
