@@ -113,11 +113,12 @@ def _beside(path: Path, before: str, after: str) -> Path:
 
 
 def _keep_private(new: Path, old: Path) -> None:
-    """Let others do with a file or folder only what they may do with the one that it replaces, if there is one."""
+    """Give a new file or folder the permissions of the one it replaces, if any; its owner keeps all."""
     if old.exists():
-        before, mode = stat.S_IMODE(new.stat().st_mode), stat.S_IMODE(old.stat().st_mode)
-        if (kept := mode | before & stat.S_IRWXU) != before:
-            new.chmod(kept)
+        given = stat.S_IMODE(new.stat().st_mode)
+        wanted = stat.S_IMODE(old.stat().st_mode) | (given & stat.S_IRWXU)
+        if wanted != given:
+            new.chmod(wanted)
 
 
 @contextmanager
@@ -180,6 +181,15 @@ def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
 def read_json(path: Path) -> Any:
     """Read a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_saved(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; an empty one if the file is missing or holds anything else."""
+    try:
+        saved = read_json(path)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return saved if isinstance(saved, dict) else {}
 
 
 def write_tensors(
@@ -257,11 +267,7 @@ class FolderFormat:
 
     def is_format_of(self, folder: Path) -> bool:
         """Whether a folder claims to be of this format; it may still be damaged."""
-        try:
-            saved = read_json(folder / self.index)
-        except (OSError, ValueError, RecursionError):
-            return False
-        return isinstance(saved, dict) and saved.get("format") == self.format
+        return read_saved(folder / self.index).get("format") == self.format
 
     def require_free(self, folder: Path, *, overwrite: bool) -> None:
         """Refuse an output that exists, unless it is an empty folder or, with `overwrite`, one of this format."""

@@ -12,6 +12,7 @@ from lmcells.expansion import Sense, SenseInventory, load_inventory, save_invent
 from lmcells.expansion.concept_linking import (
     link_concepts,
     linked_inventory,
+    of_vocabularies,
     read_omop_concepts,
     read_umls_names,
 )
@@ -90,7 +91,7 @@ def test_names_of_omop_are_linked(tmp_path: Path) -> None:
         ("missing", None),
     ]
     assert [concept.concept_id for concept in links[2].concepts] == ["104", "105"]
-    only = link_concepts(INVENTORY, read_omop_concepts(path, vocabularies=["SNOMED"]))
+    only = link_concepts(INVENTORY, of_vocabularies(read_omop_concepts(path), ["SNOMED"], path=path))
     assert only[2].concept_id == "104"
     path.write_text(OMOP.replace("\t", ","))
     assert linked_inventory(link_concepts(INVENTORY, read_omop_concepts(path))) == linked_inventory(links)
@@ -123,11 +124,12 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_vocabulary_that_the_file_lacks_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x").write_text(OMOP)
+    path = tmp_path / "x"
+    path.write_text(OMOP)
     with pytest.raises(
         InputError, match=r"no valid concept of vocabulary 'SNOMEDCT'; vocabularies found: .*SNOMED"
     ):
-        list(read_omop_concepts(tmp_path / "x", vocabularies=["SNOMED", "SNOMEDCT"]))
+        list(of_vocabularies(read_omop_concepts(path), ["SNOMED", "SNOMEDCT"], path=path))
 
 
 def test_the_command_writes_the_senses_and_a_report(

@@ -166,9 +166,8 @@ def test_a_stream_mixes_texts_notes_and_any_object_with_sections(expander: Expan
     ]
 
 
-def test_notes_with_sections_are_ranked_together_and_read_as_they_are_needed(model: PretrainedModel) -> None:
-    ranked: list[int] = []
-    taken: list[int] = []
+def counting(ranked: list[int]) -> type[Any]:
+    """Return a ranker that notes how many mentions it ranks together."""
 
     class Counting:
         def __init__(self, _: PretrainedModel, __: SenseInventory) -> None: ...
@@ -177,12 +176,19 @@ def test_notes_with_sections_are_ranked_together_and_read_as_they_are_needed(mod
             ranked.append(len(mentions))
             return [np.zeros(2)] * len(mentions)
 
+    return Counting
+
+
+def test_notes_with_sections_are_ranked_together_and_read_as_they_are_needed(model: PretrainedModel) -> None:
+    ranked: list[int] = []
+    taken: list[int] = []
+
     def endless() -> Iterator[Note]:
         for number in count():
             taken.append(number)
             yield Note(str(number), "PT in PT, MS", sections=given_sections(number))
 
-    stream = Expander(model, INVENTORY, make_ranker=Counting).pipe(endless(), batch_size=8)
+    stream = Expander(model, INVENTORY, make_ranker=counting(ranked)).pipe(endless(), batch_size=8)
     assert [len(next(stream)) for _ in range(9)] == [3] * 9
     assert (len(taken), ranked) == (16, [24, 24])
 
@@ -223,32 +229,11 @@ def test_a_stream_carries_what_stands_beside_the_notes(expander: Expander) -> No
     assert [len(expansions) for expansions, _ in streamed] == [1, 0]
 
 
-def test_a_stream_is_never_drained(expander: Expander) -> None:
-    taken = []
-
-    def endless() -> Iterator[str]:
-        while True:
-            taken.append(1)
-            yield "PT"
-
-    stream = expander.pipe(endless(), batch_size=8)
-    assert len(next(stream)) == 1
-    assert len(taken) == 8
-
-
 def test_a_batch_of_long_notes_ends_early(model: PretrainedModel) -> None:
-    seen: list[int] = []
-
-    class Counting:
-        def __init__(self, _: PretrainedModel, __: SenseInventory) -> None: ...
-
-        def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-            seen.append(len(mentions))
-            return [np.zeros(2)] * len(mentions)
-
-    many = Expander(model, INVENTORY, make_ranker=Counting)
+    ranked: list[int] = []
+    many = Expander(model, INVENTORY, make_ranker=counting(ranked))
     list(many.pipe(["PT " * 3000] * 6, batch_size=100))
-    assert seen == [9000, 9000]
+    assert ranked == [9000, 9000]
 
 
 def test_an_inventory_may_be_given_by_call(expander: Expander, tmp_path: Path) -> None:
@@ -320,8 +305,6 @@ def test_what_is_no_text_is_refused_and_never_quoted(expander: Expander) -> None
         expander(b"secret PT")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="batch_size: found 0"):
         expander.pipe(["PT"], batch_size=0)
-    with pytest.raises(InputError, match="a note is text"):
-        list(expander.pipe([None]))  # type: ignore[list-item]
 
 
 def test_an_expander_survives_pickle(expander: Expander) -> None:

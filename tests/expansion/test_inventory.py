@@ -1,7 +1,6 @@
 """A sense inventory: what it refuses, what it answers, and that it survives a file."""
 
 import json
-import pickle
 from pathlib import Path
 
 import pytest
@@ -69,10 +68,6 @@ def test_impossible_changes_are_refused() -> None:
 def test_an_inventory_survives_a_file(tmp_path: Path, name: str) -> None:
     save_inventory(INVENTORY, tmp_path / "new" / name)
     assert load_inventory(tmp_path / "new" / name) == INVENTORY
-
-
-def test_an_inventory_survives_pickling() -> None:
-    assert pickle.loads(pickle.dumps(INVENTORY)) == INVENTORY
 
 
 words = (
@@ -155,13 +150,6 @@ def test_files_that_are_no_inventory_are_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.json").write_bytes(b"\xe9")
     with pytest.raises(InventoryError, match="UTF-8"):
         load_inventory(tmp_path / "latin.json")
-
-
-def test_a_csv_inventory_may_lack_concepts(tmp_path: Path) -> None:
-    (tmp_path / "inventory.csv").write_text("short_form,long_form,forms\nPT,patient,patient;the patient\n")
-    assert load_inventory(tmp_path / "inventory.csv").senses("PT") == (
-        Sense("PT", "patient", ("patient", "the patient")),
-    )
 
 
 def test_an_inventory_is_given_in_any_of_three_ways(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from analysis.planted import planted_model
-from expansion.clinic import INVENTORY, clinic_corpus, random_model
+from integrations.ward import build_ward
 from lmcells import Expander
-from lmcells.expansion import save_inventory
 from service.serving import PLANTED
 
 
@@ -18,8 +17,7 @@ from service.serving import PLANTED
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `model` and `inventory.csv`."""
     folder = tmp_path_factory.mktemp("service")
-    random_model(folder / "model", clinic_corpus(folder / "corpus"), "lmc")
-    save_inventory(INVENTORY, folder / "inventory.csv")
+    build_ward(folder)
     return folder
 
 

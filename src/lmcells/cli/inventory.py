@@ -236,10 +236,11 @@ def _link(options: argparse.Namespace) -> None:
     arguments.refuse_existing(report, options)
     is_shipped = options.inventory == "shipped"
     inventory = shipped_inventory() if is_shipped else load_inventory(Path(options.inventory))
+    path: Path = options.concepts or options.umls
     read = concept_linking.read_omop_concepts if options.concepts else concept_linking.read_umls_names
     with ProgressLine() as line:
         line.update("reading concepts")
-        concepts = read(options.concepts or options.umls, vocabularies=options.vocabulary)
+        concepts = concept_linking.of_vocabularies(read(path), options.vocabulary, path=path)
         links = concept_linking.link_concepts(inventory, concepts)
     save_inventory(concept_linking.linked_inventory(links), options.output)
     with atomic_write(report) as temporary:

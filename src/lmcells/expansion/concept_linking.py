@@ -44,20 +44,10 @@ class ConceptLink:
     concepts: tuple[ConceptName, ...] = ()
 
 
-def read_omop_concepts(path: Path, *, vocabularies: Collection[str] = ()) -> Iterator[ConceptName]:
-    """Stream the valid concepts of OMOP's CONCEPT table: tab-separated, as from Athena, or comma-separated."""
-    return _of_vocabularies(_read_omop(path), vocabularies, path)
-
-
-def read_umls_names(path: Path, *, vocabularies: Collection[str] = ()) -> Iterator[ConceptName]:
-    """Stream the English names of UMLS's MRCONSO.RRF that are not suppressed."""
-    return _of_vocabularies(_read_umls(path), vocabularies, path)
-
-
-def _of_vocabularies(
-    concepts: Iterable[ConceptName], vocabularies: Collection[str], path: Path
+def of_vocabularies(
+    concepts: Iterable[ConceptName], vocabularies: Collection[str], *, path: Path
 ) -> Iterator[ConceptName]:
-    """Keep the concepts of some vocabularies, or all; refuses a vocabulary that the file does not have."""
+    """Keep a file's concepts of some vocabularies, or all; refuses a vocabulary that the file does not have."""
     found = set()
     for each in concepts:
         found.add(each.vocabulary)
@@ -71,7 +61,8 @@ def _of_vocabularies(
             )
 
 
-def _read_omop(path: Path) -> Iterator[ConceptName]:
+def read_omop_concepts(path: Path) -> Iterator[ConceptName]:
+    """Stream the valid concepts of OMOP's CONCEPT table: tab-separated, as from Athena, or comma-separated."""
     with _open(path) as file:
         header = file.readline()
         delimiter = "\t" if "\t" in header else ","
@@ -90,7 +81,8 @@ def _read_omop(path: Path) -> Iterator[ConceptName]:
                 yield ConceptName(concept_id, name, vocabulary, standard == "S")
 
 
-def _read_umls(path: Path) -> Iterator[ConceptName]:
+def read_umls_names(path: Path) -> Iterator[ConceptName]:
+    """Stream the English names of UMLS's MRCONSO.RRF that are not suppressed."""
     with _open(path) as file:
         for number, line in enumerate(file, start=1):
             row = line.rstrip("\n").split("|")

@@ -10,14 +10,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from lmcells.errors import InputError
 from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.inventory import form_key
 
 Style = Literal["replace", "append"]
-STYLES = ("replace", "append")
+STYLES: tuple[Style, ...] = get_args(Style)
 
 _OPENED = re.compile(r"\s*[(\[]\s*[\"'“‘]?$")
 _OPENS = re.compile(r"[\"'”’]?\s*[(\[=:,]\s*")

@@ -75,28 +75,25 @@ class Expansion:
         """Return the expansion of `to_dict`; KeyError, TypeError or ValueError if it is of anything else."""
         candidates = tuple(Candidate(**candidate) for candidate in values["candidates"])
         made = cls(**{**values, "candidates": candidates})
-        _check_types(made, _OF_EXPANSION)
-        for each in candidates:
-            _check_types(each, _OF_CANDIDATE)
+        for each in (made, *candidates):
+            for name, kind in _TYPES[type(each)].items():
+                if not isinstance(getattr(each, name), kind):
+                    raise TypeError(name)
         return made
 
 
 _NUMBER = float | int
-_OF_CANDIDATE = {"long_form": str, "probability": _NUMBER, "concept_id": str | None}
-_OF_EXPANSION = {
-    "start": int,
-    "end": int,
-    "short_form": str,
-    "section": str | None,
-    "long_form": str | None,
-    "probability": _NUMBER | None,
-    "source": str,
-    "abstained": str | None,
-    "error_prone": bool,
+_TYPES: dict[type, dict[str, Any]] = {
+    Candidate: {"long_form": str, "probability": _NUMBER, "concept_id": str | None},
+    Expansion: {
+        "start": int,
+        "end": int,
+        "short_form": str,
+        "section": str | None,
+        "long_form": str | None,
+        "probability": _NUMBER | None,
+        "source": str,
+        "abstained": str | None,
+        "error_prone": bool,
+    },
 }
-
-
-def _check_types(value: object, types: Mapping[str, Any]) -> None:
-    for name, kind in types.items():
-        if not isinstance(getattr(value, name), kind):
-            raise TypeError(name)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from lmcells.errors import InputError
 from lmcells.expansion.long_forms import Floats
@@ -88,10 +87,9 @@ def explain(
             n_left -= lost is not None
             left, right = sides
             weights = posterior.attention[row][windows.context_mask[row]].tolist()
-            own = Token(
-                mention.short_form, mention.start, mention.end
-            )  # where the masked span has a position
-            read = [*left, *([own] if len(weights) > len(left) + len(right) else []), *right]
+            own = Token(mention.short_form, mention.start, mention.end)
+            has_position = len(weights) > len(left) + len(right)  # of the masked span
+            read = [*left, *([own] if has_position else []), *right]
             effects: Sequence[float | None] = [None] * len(weights) if lost is None else lost[1:]
             words = tuple(
                 WordRead(
@@ -122,7 +120,9 @@ def _losses(
     if len(ranker.inventory.senses(mention.short_form)) < 2:
         return None
     (positions,) = np.nonzero(windows.context_mask[row])
-    hidden = _left_out(windows, row, positions)
+    # The window unchanged, without its section, and without each of its words:
+    hidden = windows.rows(np.full(len(positions) + 2, row))
+    hidden.context_mask[np.arange(len(positions)) + 2, positions] = False
     sections = np.full(len(hidden.center), section)
     sections[1] = NULL
     posterior = ranker.posterior(hidden, sections)
@@ -134,10 +134,3 @@ def _losses(
     odds = scores[:, best] - np.logaddexp.reduce(np.delete(scores, best, axis=1), axis=1)  # (W,)
     lost: list[float] = (odds[0] - odds).tolist()
     return lost[1:]
-
-
-def _left_out(windows: ReadWindows, row: int, positions: npt.NDArray[np.intp]) -> ReadWindows:
-    """Return a window unchanged, twice, and then once without the word at each position."""
-    hidden = windows.rows(np.full(len(positions) + 2, row))
-    hidden.context_mask[np.arange(len(positions)) + 2, positions] = False
-    return hidden

@@ -14,7 +14,8 @@ once, and only the few that may be short forms are checked one by one:
 """
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Iterator, Sequence
 from copy import copy
 from functools import lru_cache, reduce
 from itertools import chain, islice
@@ -24,6 +25,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.grammar import is_code
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.look_alikes import NUMBER_FOLLOWS, LookAlikes, Written
@@ -51,6 +53,7 @@ _NUMBERED = re.compile(r"([A-Za-z]{3,})(-?)(\d{1,2})")
 _VOWELS = frozenset("aeiouy")
 _CACHE_SIZE = 20_000
 _MOST_PATTERNS = 2048  # three times the shipped inventory's
+_START = attrgetter("start")
 _SLOTS_EACH = 128  # less than 1 % of other words pass the filter and must be looked up
 
 
@@ -307,6 +310,12 @@ class ShortFormFinder:
 def without_marks(written: str) -> str:
     """Return a short form without dots and spaces: "p.o." is "po", "C & S" is "C&S"."""
     return written.replace(".", "").replace(" ", "")
+
+
+def overlaps(found: Sequence[Found] | Sequence[Expansion], start: int, end: int) -> bool:
+    """Whether `text[start:end]` overlaps one of the short forms, which are in order and apart from each other."""
+    n_before = bisect_left(found, end, key=_START)
+    return n_before > 0 and found[n_before - 1].end > start
 
 
 def without_overlaps(found: Iterable[Found]) -> list[Found]:

@@ -55,7 +55,7 @@ class _Rule:
         *,
         needs: str,
         group: int | str = 0,
-        flags: int = re.I,
+        flags: int = 0,
     ) -> None:
         self.pattern = re.compile(pattern, flags)
         self.read = (lambda match: match.expand(read)) if isinstance(read, str) else read
@@ -109,8 +109,7 @@ def _plain(text: str) -> bytes:
 def _triples(plain: bytes) -> npt.NDArray[np.uint16]:
     """Return every three adjacent characters, as a number."""
     characters = np.frombuffer(plain, np.uint8).astype(np.uint16)
-    triples: npt.NDArray[np.uint16] = (characters[:-2] * _N + characters[1:-1]) * _N + characters[2:]
-    return triples
+    return (characters[:-2] * _N + characters[1:-1]) * _N + characters[2:]
 
 
 def find_counted(text: str) -> list[Counted]:
@@ -141,7 +140,7 @@ def is_code(text: str, start: int, end: int) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def _code_contexts(written: str) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
-    """Return what may precede or follow a code that is written so."""
+    """Return the patterns before and after a code with this spelling."""
     return [(before, after) for shape, before, after in _CODE_SHAPES if shape.fullmatch(written)]
 
 
@@ -307,6 +306,7 @@ _RULES = _Rules(
         rf"(?<![\w.])q\.?\s?{_NUMBER}\s?(?P<unit>{_PERIOD}|[dhw])(?![a-z])(?:\.(?!\w))?",
         _every,
         needs="q0|q.0|q 0|q. 0",
+        flags=re.I,
     ),
     # q2 turns, q15 checks
     _Rule(
@@ -314,53 +314,57 @@ _RULES = _Rules(
         r"suction\w*|turns?|vitals?|vs|x)\b)",
         lambda m: f"every {m['n']} {'minutes' if m['n'] in ('15', '30') else 'hours'}",
         needs="q0",
+        flags=re.I,
     ),
-    _Rule(rf"(?<![\w.]){_NUMBER}\s?-?(?P<unit>h)(?:r|ou?r)?ly\b", _every, needs="hrly|hourly|hly"),
+    _Rule(
+        rf"(?<![\w.]){_NUMBER}\s?-?(?P<unit>h)(?:r|ou?r)?ly\b", _every, needs="hrly|hourly|hly", flags=re.I
+    ),
     # x3/7, x 2/52
     _Rule(
         r"[xX](?<!\w[xX])\s?(?P<n>\d{1,2})/(?P<parts>7|52|12)(?![/\d])",
         lambda m: f"for {_plural(m['n'], _PARTS[m['parts']])}",
         needs="x0|x 0",
+        flags=re.I,
     ),
     # x3, x 7-10 days; not 4 x 3 cm, 3"x2", "x 6 .8 cm", 10^9, nor a block "x 1 D"
     _Rule(
         rf"[xX](?<!\w[xX])\s?(?P<n>\d{{1,3}}(?:\.\d|\s1/2)?{_RANGE}?)(?=\s?(?:{_PERIOD}|doses?|nights?|(?-i:[dhw]))\b)",
         lambda m: f"for {_counted(m)}",
         needs="x0|x 0",
+        flags=re.I,
     ),
     _Rule(
         r"[xX](?<!\w[xX])(?<!\d\s[xX])(?<!\d[\"”″][xX])(?<!\d[\"”″]\s[xX])(?:(?<=x)|(?<=[A-Z]{2}\sX)|\s)\s?(?P<n>\d{1,3}(?:[-–]\d{1,3})?)"
         r"(?![\w%/^]|\s?\.\d|[-–]\d|\s?(?:x|cm|em|mm|mg|ml|by|inch|inches)\b)",
         _times,
         needs="x0|x 0",
-        flags=0,
     ),
     _Rule(
         r"(?<!\w)(?:AA&?O|A\s?&\s?O|A/O|AO|A\+O)\s?[x×]\s?(?P<n>[1-4])\b",
         lambda m: f"alert and oriented {_times(m)}",
         needs="ox0|ox 0|o x0|o x 0|o×0|o ×0",
+        flags=re.I,
     ),
     _Rule(
         # Not "rotavirus G3 G4 P1", its serotypes.
         r"\bG(?<!G\d\sG)(?P<g>\d{1,2})\s?,?\s?P\s?(?P<p>\d{1,4}(?:-\d){0,3})(?:\s?,?\s?A[bB]?(?P<a>\d))?(?![\w[])",
         _gravida,
         needs="g0",
-        flags=0,
     ),
     _Rule(
         r"\bE(?P<e>[1-4])\s?V(?P<v>[1-5T])\s?M(?P<m>[1-6])\b",
         lambda m: f"eyes {m['e']} verbal {m['v'] if m['v'].isdigit() else 'intubated'} motor {m['m']}",
         needs="e0v|e0 v",
+        flags=re.I,
     ),
-    _Rule(r"\bC(?P<c>\d{1,2})D(?P<d>\d{1,2})\b", r"cycle \g<c> day \g<d>", needs="c0d|c00d", flags=0),
-    _Rule(r"\bPOD\s?#?\s?(?P<n>\d{1,3})\b", r"postoperative day \g<n>", needs="pod", flags=0),
-    _Rule(r"\bHD(?:\s?#\s?)?(?P<n>\d{1,3})\b", r"hospital day \g<n>", needs="hd#|hd #|hd0", flags=0),
-    _Rule(r"\bDOL\s?#?\s?(?P<n>\d{1,3})\b", r"day of life \g<n>", needs="dol", flags=0),
+    _Rule(r"\bC(?P<c>\d{1,2})D(?P<d>\d{1,2})\b", r"cycle \g<c> day \g<d>", needs="c0d|c00d"),
+    _Rule(r"\bPOD\s?#?\s?(?P<n>\d{1,3})\b", r"postoperative day \g<n>", needs="pod"),
+    _Rule(r"\bHD(?:\s?#\s?)?(?P<n>\d{1,3})\b", r"hospital day \g<n>", needs="hd#|hd #|hd0"),
+    _Rule(r"\bDOL\s?#?\s?(?P<n>\d{1,3})\b", r"day of life \g<n>", needs="dol"),
     _Rule(
         r"\bD\s?(?P<n>5|10|20|50)\s?(?P<half>(?:1/2|½|0?\.45%?)\s?)?(?P<base>W|NS|LR|RL)\b",
         _dextrose,
         needs="d0w|d00w|d0n|d00n|d0l|d0 0/0|d0 n|d00 w|d0 w",
-        flags=0,
     ),
     # 27yo, 45 y/o M, 9 mo old, 4 1/2 mo old
     _Rule(
@@ -369,61 +373,44 @@ _RULES = _Rules(
         _aged,
         needs="0yo|0 yo|0-yo|0y/o|0 y/o|0y.o|0 y.o|0mo|0 mo|0-mo|0m/o|0 m/o|0wo|0do",
         group="age",
+        flags=re.I,
     ),
     _Rule(
         r"\d(?<![\w./-]\d)\d{0,2}\s?-?(?:y\.?o\.?|y/o|yr old|year old|year-old)\s?(?P<sex>[MF])(?!\w)",
         lambda m: {"M": "male", "F": "female"}[m["sex"]],
         needs="yom|yof|yo m|yo f|y/o m|y/o f|y.o. m|y.o. f|old m |old f |old m,|old f,",
         group="sex",
-        flags=0,
     ),
     # 2u, 10d, 5y
-    _Rule(
-        r"(?<![\w.-])\d{1,3}(?:,\d{3})?\s?(?P<u>u)(?![\w/'-])", "units", needs="0u|0 u", group="u", flags=0
-    ),
-    _Rule(
-        r"(?<![\w./,-])(?P<n>\d{1,3})(?P<unit>[dwy])(?![\w/'-])",
-        _glued,
-        needs="0d|0w|0y",
-        group="unit",
-        flags=0,
-    ),
+    _Rule(r"(?<![\w.-])\d{1,3}(?:,\d{3})?\s?(?P<u>u)(?![\w/'-])", "units", needs="0u|0 u", group="u"),
+    _Rule(r"(?<![\w./,-])(?P<n>\d{1,3})(?P<unit>[dwy])(?![\w/'-])", _glued, needs="0d|0w|0y", group="unit"),
     # w/ fever, w/fever, p/vax, p/1st
-    _Rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b)(?!in\b|out\b|wo\b)", "with", needs="w/"),
-    _Rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2}|\s\d)|P/(?=\s?[a-z]{3}))", "after", needs="p/", flags=0),
-    _Rule(r"(?<![\w/&])(?P<word>[wp])/(?P<n>\d+(?:st|nd|rd|th)?)", _after_or_with, needs="w/0|p/0", flags=0),
+    _Rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b)(?!in\b|out\b|wo\b)", "with", needs="w/", flags=re.I),
+    _Rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2}|\s\d)|P/(?=\s?[a-z]{3}))", "after", needs="p/"),
+    _Rule(r"(?<![\w/&])(?P<word>[wp])/(?P<n>\d+(?:st|nd|rd|th)?)", _after_or_with, needs="w/0|p/0"),
     # R>L, L = R; R-sided and L-arm, which are one token
     _Rule(
         rf"(?<![\w.'])[RL](?=\s?[<>=]\s?[RL]\b|[.-]\s?(?i:{_SIDED})\b)|(?<=[RL][<>=])[RL]\b",
         lambda m: _SIDES[m[0]],
         needs="r>l|l>r|r >|l >|r-|l-|r.|l.",
-        flags=0,
     ),
     # T98.6, BP120/80, HR72, RR16
-    _Rule(
-        r"(?<!\w)(?P<t>T)(?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))",
-        _fever_or_not,
-        needs="t0",
-        group="t",
-        flags=0,
-    ),
-    _Rule(r"(?<!\w)(?P<s>BP)(?=\d{2,3}/\d{2,3}\b)", "blood pressure", needs="bp0", group="s", flags=0),
-    _Rule(r"(?<!\w)(?P<s>HR)(?=\d{2,3}\b)", "heart rate", needs="hr0", group="s", flags=0),
-    _Rule(r"(?<!\w)(?P<s>RR)(?=\d{1,2}\b)", "respiratory rate", needs="rr0", group="s", flags=0),
+    _Rule(r"(?<!\w)T(?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))", _fever_or_not, needs="t0"),
+    _Rule(r"(?<!\w)BP(?=\d{2,3}/\d{2,3}\b)", "blood pressure", needs="bp0"),
+    _Rule(r"(?<!\w)HR(?=\d{2,3}\b)", "heart rate", needs="hr0"),
+    _Rule(r"(?<!\w)RR(?=\d{1,2}\b)", "respiratory rate", needs="rr0"),
     # 5.7 (H), 131 L: values out of range
     _Rule(
         r"(?<![\w#./-])(?P<n>[1-9]\d{0,3}(?:\.\d+)?|0\.\d+)\s?(?P<open>\()?(?P<flag>[HL])(?(open)\)|(?!\w))",
         _flag,
         needs="0h|0 h|0(h|0 (h|0l|0 l|0(l|0 (l",
         group="flag",
-        flags=0,
     ),
     # P80 and R 16 beside another vital sign
     _Rule(
         rf"(?<!\w)[PR](?={_VALUE}(?![\d/]|\s?(?:mg|mcg|g|ml|mL|units?|cm|mm|%)(?!\w)))",
         _vital_sign,
         needs=_BEFORE_VALUE,
-        flags=0,
     ),
     # AKI 2/2 sepsis
     _Rule(
@@ -431,12 +418,14 @@ _RULES = _Rules(
         r"pt|pts|right|samples?|sets?|she|specimens?|symmetric\w*|then|they|though|tubes?|was|were|when|which|with)\b)[a-z(])",
         _because_of,
         needs=" 0/0 ",
+        flags=re.I,
     ),
     # 39w2d, 28 w 5 d
     _Rule(
         r"(?<![\w./-])(?P<w>\d{1,2})\s?w(?:k|ks)?\s?(?P<d>[0-6])\s?d(?![\w/'-])",
         lambda m: f"{_plural(m['w'], 'week')} {_plural(m['d'], 'day')}",
         needs="0w0d|0w 0d|0 w 0d|0 w 0 d|0wk0d|0wk 0d|0 wk 0",
+        flags=re.I,
     ),
     # 2/52, for 3/7 and 6/12 as British notes count weeks, days and months; not "BP 90/52"
     _Rule(
@@ -444,6 +433,7 @@ _RULES = _Rules(
         r"(?![/\d]|\.\d|\s?mm)",
         _period_of,
         needs="0/0",
+        flags=re.I,
     ),
 )
 _REGIONS = {"C": "cervical", "T": "thoracic", "L": "lumbar", "S": "sacral"}
@@ -454,15 +444,13 @@ _CODES = _Rules(
         r"\b(?P<by>y?[pc]?)(?P<part>[TNM])(?P<n>[0-4][a-d]?|is|X|x)(?![\w-])",
         lambda m: f"{_BY[m['by'][-1:]]}{_STAGED[m['part']]} {m['n']}",
         needs="|".join(f"{part}{n}" for part in "tnm" for n in ("0", "is", "x")),
-        flags=0,
     ),
     _Rule(
         r"\b(?P<region>[CTLS])(?P<n>\d{1,2})(?![\w.])",
         lambda m: f"{_REGIONS[m['region']]} {m['n']}",
         needs="c0|t0|l0|s0",
-        flags=0,
     ),
-    _Rule(r"\bCD(?P<n>\d{1,3}[a-z]?)\b", r"cluster of differentiation \g<n>", needs="cd", flags=0),
+    _Rule(r"\bCD(?P<n>\d{1,3}[a-z]?)\b", r"cluster of differentiation \g<n>", needs="cd"),
 )
 _INITIALS = re.compile(r"\b(?:named|called|initials)\s([A-Z]\.[A-Z])\b")
 _NEVER = r"(?!)"

@@ -162,6 +162,11 @@ def form_key(form: str) -> tuple[str, ...]:
     return tuple(_singular(word) for word in _WORD.findall(form.lower()))
 
 
+def plain_short_form(short_form: str) -> str:
+    """Normalise a short form: "p.o." and "PO" are the same but for case and dots."""
+    return short_form.casefold().replace(".", "")
+
+
 def _singular(word: str) -> str:
     if len(word) < 4 or word.endswith(("ss", "us", "is")):
         return word

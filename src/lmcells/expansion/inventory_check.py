@@ -19,7 +19,7 @@ from itertools import combinations, product
 from typing import Any, Literal
 
 from lmcells.corpus import Corpus
-from lmcells.expansion.inventory import Sense, SenseInventory
+from lmcells.expansion.inventory import Sense, SenseInventory, plain_short_form
 from lmcells.expansion.long_form_moments import LongFormOccurrences, long_form_words
 from lmcells.expansion.long_forms import remaining_words, with_plurals, wordings
 from lmcells.expansion.ranking import MaskedSpanRanker, ranks_by_masked_span
@@ -62,7 +62,7 @@ class Finding:
 def review_inventory(inventory: SenseInventory) -> list[Finding]:
     """Return all findings, in the inventory's order."""
     groups = inventory.by_short_form.values()
-    same = _repeated(inventory.short_forms, lambda short_form: short_form.casefold().replace(".", ""))
+    same = _repeated(inventory.short_forms, plain_short_form)
     return [
         *(Finding(second, first, second, SAME_SHORT_FORM) for first, second in same),
         *(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
-from lmcells.expansion.inventory import Sense, SenseInventory, SenseLookup, form_key
+from lmcells.expansion.inventory import Sense, SenseInventory, SenseLookup, form_key, plain_short_form
 from lmcells.expansion.inventory_check import GENERIC, content_stems, within_edits
 from lmcells.expansion.inventory_files import SEPARATOR
 from lmcells.expansion.ordinary_words import TITLES
@@ -25,9 +25,9 @@ from lmcells.notes.definitions import Definition, find_definitions
 from lmcells.notes.note import Note
 from lmcells.notes.tokens import MARK
 
-# Spellings of a long form differ in case, hyphens, number, accents, British or American spelling, and typos. Of the
-# rules of `inventory_check`, those by words are used as they are, those by letters only if they change no meaning:
-# "hypertension" and "hypotension" stay apart, and so do "creatine" and "creatinine".
+# Spellings of a long form differ in case, hyphens, number, accents, British or American spelling, and typos. Words are
+# compared as in `inventory_check`, letters more strictly: "hypertension" and "hypotension" stay apart, and so do
+# "creatine" and "creatinine".
 
 _SHORTEST_TYPO = 6  # letters: too many shorter words are one letter apart, such as "optic" and "otic"
 # Map singular and plural of Greek and Latin words, and British and American spellings, to one form (not always a word).
@@ -186,7 +186,7 @@ class DefinitionCounts:
                 if not _is_a_name(text, definition):
                     self.n_definitions += 1
                     wording = Wording(definition.short_form, definition.long_form)
-                    defined.setdefault(_plain(definition.short_form), set()).add(wording)
+                    defined.setdefault(plain_short_form(definition.short_form), set()).add(wording)
         for plain, wordings in defined.items():
             self._n_notes_with.setdefault(plain, Counter())[frozenset(wordings)] += 1
 
@@ -198,7 +198,7 @@ class DefinitionCounts:
     def add_counts(self, wordings: Iterable[Iterable[str]], n_notes: int, *, most: int) -> None:
         """Add the `counts` of other notes; beyond `most` distinct definitions the rarest are dropped."""
         together = frozenset(Wording(*each) for each in wordings)
-        counts = self._n_notes_with.setdefault(_plain(next(iter(together)).short_form), Counter())
+        counts = self._n_notes_with.setdefault(plain_short_form(next(iter(together)).short_form), Counter())
         self._n_kept += together not in counts
         counts[together] += n_notes
         if self._n_kept > most:
@@ -264,10 +264,6 @@ def _is_a_name(text: str, definition: Definition) -> bool:
     before = text[max(0, definition.long_start - _LONGEST_TITLE) : definition.long_start]
     title = _WORD_BEFORE.search(before)
     return title is not None and title[1].lower() in TITLES
-
-
-def _plain(short_form: str) -> str:
-    return short_form.casefold().replace(".", "")
 
 
 def _forms(counts: Counter[str]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from operator import mul
 import numpy as np
 
 from lmcells.expansion.expansion import Candidate
-from lmcells.expansion.finder import Found
+from lmcells.expansion.finder import Found, overlaps
 from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, is_part_of_word, prose_words
@@ -76,13 +76,9 @@ class LetterSenses:
     def find(self, text: str, tokens: TokenArrays, taken: Sequence[Found]) -> Iterator[Found]:
         """Yield the tokens that may be short forms and are not taken."""
         unknown = np.flatnonzero(self._ordinary.take(slots_of(tokens.hashes, 1, _SLOT_BITS)) != tokens.hashes)
-        begun = [each.start for each in taken]
         in_capitals = None
         for start, end in zip(tokens.starts[unknown].tolist(), tokens.ends[unknown].tolist(), strict=True):
-            if not 2 < end - start <= _LONGEST:
-                continue
-            n_before = bisect_left(begun, end)
-            if n_before and taken[n_before - 1].end > start:
+            if not 2 < end - start <= _LONGEST or overlaps(taken, start, end):
                 continue
             short_form = self._short_form(text[start:end])
             if short_form is None:

@@ -10,7 +10,7 @@ from typing import Any
 from lmcells.expansion.calibration import OrdinaryReadings, SensePriors, Writing
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.inventory_files import as_rules
-from lmcells.expansion.layers import LayerLike, extend, shipped_inventory, standalone
+from lmcells.expansion.layers import LayerLike, extend, standalone
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.ranking import MaskedSpanRanker, PosteriorRanker, Ranker
 from lmcells.expansion.reader import NoteReader
@@ -89,12 +89,13 @@ class Lexicons:
         self._make_reader = make_reader
         self._priors = SensePriors.load(model.folder)
         self._make_ranker = make_ranker
-        self._start(letters=letters)
+        self._has_letters = letters and model.phrase_store is not None
+        self._start()
         self.of(self.inventory)  # refuses a wrong style or inventory here
 
-    def _start(self, *, letters: bool) -> None:
-        has_store = self._model.phrase_store is not None
-        self._letters = LetterSenses(self._model) if letters and has_store else None
+    def _start(self) -> None:
+        """Make what is not pickled."""
+        self._letters = LetterSenses(self._model) if self._has_letters else None
         self._kept: OrderedDict[Any, tuple[Any, Lexicon]] = OrderedDict()
         self._lock = RLock()
 
@@ -139,15 +140,12 @@ class Lexicons:
         return Lexicon(inventory, read, ranker, self._letters, ordinary, priors, other_cases)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name not in ("_kept", "_lock")}
-        # The shipped inventory is loaded again: a copy of it would not be recognised as the one with priors.
-        is_shipped = self.inventory is shipped_inventory()
-        return state | {"_letters": self._letters is not None} | ({"inventory": None} if is_shipped else {})
+        not_pickled = ("_letters", "_kept", "_lock")
+        return {name: value for name, value in self.__dict__.items() if name not in not_pickled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.inventory = shipped_inventory() if state["inventory"] is None else state["inventory"]
-        self._start(letters=state["_letters"])
+        self._start()
 
 
 def _identity(given: Any) -> tuple[Any, Any]:

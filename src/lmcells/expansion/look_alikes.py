@@ -206,15 +206,6 @@ class LookAlikes:
     def _before(self, written: Written, n_characters: int = _MOST_LEADING) -> str:
         return self._text[max(0, written.start - n_characters) : written.start]
 
-    def _is_prefix(self, written: Written) -> bool:
-        """ "co-worker", "RE-LIGHT"."""
-        follows = _REST_IN_CAPITALS_FOLLOWS if written.stem.isupper() else _REST_FOLLOWS
-        return follows.match(self._text, written.end) is not None
-
-    def _is_verb(self, written: Written) -> bool:
-        """ "a saw was used to resect"; not "s/p resect"."""
-        return _VERB_BEFORE.search(self._before(written)) is not None
-
     def _is_latin(self, written: Written) -> bool:
         """ "the cervical os", "per se", "the left vas", "VAS DEFERENS"; not "os 20/40" and "vas 5/10"."""
         if written.stem == "os":
@@ -266,18 +257,6 @@ class LookAlikes:
         in_capitals = _AFTER_TITLE_IN_CAPITALS.search(before) is not None and self.is_shouted(written)
         return in_capitals or _AFTER_TITLE.search(before) is not None
 
-    def _is_brand(self, written: Written) -> bool:
-        """ "dressed with Op-Site"."""
-        follows = _BRAND_FOLLOWS.match(self._text, written.end)
-        return follows is not None and _IN_SENTENCE_BEFORE.search(self._before(written)) is not None
-
-    def _is_of_sleep_aid(self, written: Written) -> bool:
-        """ "Tylenol PM"."""
-        return _SLEEP_AID_BEFORE.search(self._before(written)) is not None
-
-    def _is_web_ending(self, written: Written) -> bool:
-        return _WEB_NAME_BEFORE.search(self._before(written)) is not None
-
     def _masks_name(self, written: Written) -> bool:
         """ "ABC" for a removed name."""
         return self._text[written.start : written.end] == "ABC" and self._masks_names
@@ -286,15 +265,6 @@ class LookAlikes:
     def _masks_names(self) -> bool:
         """Whether letters such as XYZ replace the names in the text."""
         return _NAME_MASK.search(self._text) is not None
-
-    def _is_initials(self, written: Written) -> bool:
-        """ "M.R., M.D."."""
-        return _DEGREE_FOLLOWS.match(self._text, written.end) is not None
-
-    def _is_title(self, written: Written) -> bool:
-        """ "MS." before a surname."""
-        follows = _SURNAME_IN_CAPITALS_FOLLOWS if written.stem.isupper() else _SURNAME_FOLLOWS
-        return follows.match(self._text, written.end) is not None
 
     def _ends_a_company(self, written: Written) -> bool:
         """ "Accuray, Inc."."""
@@ -329,10 +299,8 @@ class LookAlikes:
         end = written.start + len(stem)
         if text[end : end + 1] in (".", ")") and _LIST_MARK_BEFORE.search(before):
             return True
-        if stem == "IV" and (
-            before.endswith("IV, ") or text.startswith(", IV ", end)
-        ):  # "4 mg IV, IV fluids"
-            return False
+        if stem == "IV" and (before.endswith("IV, ") or text.startswith(", IV ", end)):
+            return False  # "4 mg IV, IV fluids"
         return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(text, end))
 
     def _is_in_name(self, written: Written) -> bool:
@@ -406,10 +374,6 @@ class LookAlikes:
         others = chain.from_iterable(map(_BLOCK.findall, sides))
         return any(other[:2] == (number[0], first) and other[2] != last for other in others)
 
-    def _is_of_electrocardiogram(self, written: Written) -> bool:
-        """ "PR interval", "ST depression"."""
-        return _OF_ELECTROCARDIOGRAM[written.stem].match(self._text, written.end) is not None
-
     def _is_state(self, written: Written) -> bool:
         """ "OR 97338", "lives in Ann Arbor, MI"; not "seen in the Clinic, PA to call"."""
         if _ZIP_CODE_FOLLOWS.match(self._text, written.end):
@@ -425,15 +389,6 @@ class LookAlikes:
             return True
         ends = _IDENTIFIER_ENDS.match(self._text, written.end)
         return ends is not None and _IDENTIFIER_BEFORE.search(self._before(written)) is not None
-
-    def _is_day(self, written: Written) -> bool:
-        """Of a date's form: "mm/dd/yy", "Month DD, YYYY"."""
-        return _YEAR_FOLLOWS.match(self._text, written.end) is not None
-
-    def _is_dimension(self, written: Written) -> bool:
-        """ "2 x O.B x 0.5"."""
-        follows = _TIMES_FOLLOWS.match(self._text, written.end)
-        return follows is not None and _TIMES_BEFORE.search(self._before(written)) is not None
 
     def _is_plural(self, written: Written) -> bool:
         """ "diagnosis(es)", "DIAGNOSIS (ES)"."""
@@ -497,42 +452,59 @@ class LookAlikes:
         return len(_ODD_MARK.findall(sample)) >= _SCANNED * max(300, len(sample)) / 1_000
 
 
+_Rule = Callable[[LookAlikes, Written], bool]
+
+
+def _beside(*, before: re.Pattern[str] | None = None, after: re.Pattern[str] | None = None) -> _Rule:
+    """Return a rule that holds between these patterns, or beside one."""
+
+    def is_beside(look_alikes: LookAlikes, written: Written) -> bool:
+        return (after is None or after.match(look_alikes._text, written.end) is not None) and (
+            before is None or before.search(look_alikes._before(written)) is not None
+        )
+
+    return is_beside
+
+
 @lru_cache(maxsize=1 << 14)
-def _rules_of(stem: str) -> tuple[Callable[[LookAlikes, Written], bool], ...]:
+def _rules_of(stem: str) -> tuple[_Rule, ...]:
     """Return the rules that may apply to a stem: for most mentions three or four."""
-    lower, plain = stem.lower(), stem.replace(".", "")
-    is_dotted, is_long = plain != stem, len(stem) > 4
-    may_apply = {
-        LookAlikes._is_prefix: lower in _PREFIXES,
-        LookAlikes._is_verb: is_long
-        and stem.islower()
-        and any(stem + each in prose_words() for each in _NOUN_ENDINGS),
-        LookAlikes._is_latin: stem in ("os", "se") or lower == "vas",
-        LookAlikes._is_function_word: stem.isupper() and lower in STOP_WORDS,
-        LookAlikes._is_name: True,
-        LookAlikes._is_brand: stem[0].isupper() and stem[1:].islower(),
-        LookAlikes._is_of_sleep_aid: stem == "PM",
-        LookAlikes._is_web_ending: stem in _WEB_ENDINGS,
-        LookAlikes._masks_name: stem == "ABC",
-        LookAlikes._is_initials: is_dotted and stem.isupper() and plain not in _DEGREES,
-        LookAlikes._is_title: lower in TITLES,
-        LookAlikes._ends_a_company: stem in ("Inc", "AG"),
-        LookAlikes._is_unit: plain.lower() in MONTHS | AFTER_NUMBERS,
-        LookAlikes._is_stage: stem == "Ta" or _STAGE.fullmatch(stem),
-        LookAlikes._is_numeral: _ROMAN.fullmatch(stem.upper()),
-        LookAlikes._is_list_label: len(stem) == 1,
-        LookAlikes._is_in_name: len(stem) == 1,
-        LookAlikes._is_block_label: len(stem) == 2 and stem[0].isupper(),
-        LookAlikes._is_of_electrocardiogram: stem in _OF_ELECTROCARDIOGRAM,
-        LookAlikes._is_state: stem in STATES,
-        LookAlikes._is_identifier: True,
-        LookAlikes._is_day: lower in ("dd", "mm"),
-        LookAlikes._is_dimension: is_dotted,
-        LookAlikes._is_plural: stem.islower() or stem == "ES",
-        LookAlikes._is_part_of_word: True,
-        LookAlikes._is_misread: True,
-    }
-    return tuple(rule for rule, may in may_apply.items() if may)
+    lower, plain, in_capitals = stem.lower(), stem.replace(".", ""), stem.isupper()
+    is_dotted, may_have_noun = plain != stem, len(stem) > 4 and stem.islower()
+    may_be_verb = may_have_noun and any(stem + each in prose_words() for each in _NOUN_ENDINGS)
+    rest = _REST_IN_CAPITALS_FOLLOWS if in_capitals else _REST_FOLLOWS
+    surname = _SURNAME_IN_CAPITALS_FOLLOWS if in_capitals else _SURNAME_FOLLOWS
+    may_apply = (
+        (_beside(after=rest), lower in _PREFIXES),  # "co-worker", "RE-LIGHT"
+        (_beside(before=_VERB_BEFORE), may_be_verb),  # "a saw was used to resect"; not "s/p resect"
+        (LookAlikes._is_latin, stem in ("os", "se") or lower == "vas"),
+        (LookAlikes._is_function_word, in_capitals and lower in STOP_WORDS),
+        (LookAlikes._is_name, True),
+        # "dressed with Op-Site"
+        (_beside(before=_IN_SENTENCE_BEFORE, after=_BRAND_FOLLOWS), stem[0].isupper() and stem[1:].islower()),
+        (_beside(before=_SLEEP_AID_BEFORE), stem == "PM"),  # "Tylenol PM"
+        (_beside(before=_WEB_NAME_BEFORE), stem in _WEB_ENDINGS),
+        (LookAlikes._masks_name, stem == "ABC"),
+        # "M.R., M.D."
+        (_beside(after=_DEGREE_FOLLOWS), is_dotted and in_capitals and plain not in _DEGREES),
+        (_beside(after=surname), lower in TITLES),  # "MS. SMITH"
+        (LookAlikes._ends_a_company, stem in ("Inc", "AG")),
+        (LookAlikes._is_unit, plain.lower() in MONTHS or plain.lower() in AFTER_NUMBERS),
+        (LookAlikes._is_stage, stem == "Ta" or _STAGE.fullmatch(stem)),
+        (LookAlikes._is_numeral, _ROMAN.fullmatch(stem.upper())),
+        (LookAlikes._is_list_label, len(stem) == 1),
+        (LookAlikes._is_in_name, len(stem) == 1),
+        (LookAlikes._is_block_label, len(stem) == 2 and stem[0].isupper()),
+        (_beside(after=_OF_ELECTROCARDIOGRAM.get(stem)), stem in _OF_ELECTROCARDIOGRAM),  # "ST depression"
+        (LookAlikes._is_state, stem in STATES),
+        (LookAlikes._is_identifier, True),
+        (_beside(after=_YEAR_FOLLOWS), lower in ("dd", "mm")),  # of a date's form: "Month DD, YYYY"
+        (_beside(before=_TIMES_BEFORE, after=_TIMES_FOLLOWS), is_dotted),  # "2 x O.B x 0.5"
+        (LookAlikes._is_plural, stem.islower() or stem == "ES"),
+        (LookAlikes._is_part_of_word, True),
+        (LookAlikes._is_misread, True),
+    )
+    return tuple([rule for rule, may in may_apply if may])
 
 
 def _is_unreadable(fragment: str, before: str, after: str) -> bool:

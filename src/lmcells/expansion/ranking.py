@@ -64,7 +64,7 @@ class PosteriorRanker(ABC):
         self._network = model.variational
         self._section_id = section_id_finder(model)
         self._first = inventory
-        # By candidates: those of this inventory, for all rankers over it; and those of a ranker's own, kept with it.
+        # What is known by candidates: of the first inventory, shared by all rankers over it; and of this ranker alone.
         self._known: dict[Sequence[Sense], Any] = {}
         self._own: dict[Sequence[Sense], Any] = {}
 
@@ -217,8 +217,7 @@ class MaskedSpanRanker(PosteriorRanker):
 def comparable(scores: Floats, missing: Floats) -> Floats:
     """Return scores (B, K) on a scale that does not depend on the `missing_words` (B, 1) of the windows."""
     above = scores - _FITS + _FITS_BY_LENGTH * missing
-    scaled: Floats = _FITS + above / (1 + _SCALE_BY_LENGTH * missing)
-    return scaled
+    return _FITS + above / (1 + _SCALE_BY_LENGTH * missing)
 
 
 def ranks_by_masked_span(model: PretrainedModel, ranking: Ranking = "auto") -> bool:

@@ -1,7 +1,7 @@
 """Reading a note: its short forms, the section of each, and its abbreviation definitions."""
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from lmcells.errors import InputError
 from lmcells.expansion.expansion import Candidate, Source
-from lmcells.expansion.finder import Found, ShortFormFinder, without_marks, without_overlaps
+from lmcells.expansion.finder import Found, ShortFormFinder, overlaps, without_marks, without_overlaps
 from lmcells.expansion.grammar import find_codes, find_counted
 from lmcells.expansion.inventory import Sense, SenseInventory, SenseLookup, form_key
 from lmcells.expansion.layers import Allowed, ContextRules
@@ -126,15 +126,10 @@ class NoteReader:
         found = self._find(text, note.tokens)
         definitions = find_definitions(text, self._lookup)
         counted = find_counted(text) + (find_codes(text) if self._codes else [])
-        read_out = {(each.start, each.end): each.long_form for each in counted}
-        if read_out:
+        if counted:
             ruled = [each for each in found if self._is_ruled(each.short_form)]
-            begun = [each.start for each in ruled]
-            read_out = {
-                span: long_form
-                for span, long_form in read_out.items()
-                if not (n_before := bisect_left(begun, span[1])) or ruled[n_before - 1].end <= span[0]
-            }
+            counted = [each for each in counted if not overlaps(ruled, each.start, each.end)]
+        read_out = {(each.start, each.end): each.long_form for each in counted}
         if read_out:
             found = without_overlaps([*found, *(Found(*span, text[slice(*span)]) for span in read_out)])
         by_letters: set[Found] = set()

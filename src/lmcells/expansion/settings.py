@@ -1,6 +1,6 @@
 """The settings of an expander, as plain values."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from lmcells.errors import ConfigError
@@ -39,15 +39,9 @@ class ExpanderSettings:
         return tuple(Path(name) for name in named if name is not None)
 
     def open(self) -> Expander:
-        expander = Expander.from_pretrained(
-            self.model,
-            inventory=self.inventory or None,
-            only_inventory=self.only_inventory,
-            sections=self.sections,
-            header_rules=self.header_rules,
-            letters=self.letters,
-            codes=self.codes,
-        )
-        if self.threshold is not None:
-            expander.calibration = replace(expander.calibration, least_probability=self.threshold)
+        given = asdict(self)  # but for the threshold, the arguments of `from_pretrained`
+        model, threshold = given.pop("model"), given.pop("threshold")
+        expander = Expander.from_pretrained(model, **given)
+        if threshold is not None:
+            expander.calibration = replace(expander.calibration, least_probability=threshold)
         return expander

@@ -26,7 +26,7 @@ from lmcells.files import (
     CONTINUE,
     atomic_write,
     explain_unwritable,
-    read_json,
+    read_saved,
     sha256,
     work_folder,
     write_json,
@@ -103,11 +103,7 @@ def annotate(
     done = job.report_in(beside(output, "report.json"))
     if done and not overwrite and output.is_file() and done.get("sha256") == sha256(output):
         return done
-    if job.begun is None and not overwrite and (existing := job.existing()):
-        raise InputError(
-            f"{existing} already exists, and was made from other notes or settings. Choose another --output, or "
-            "replace it with --overwrite."
-        )
+    job.require_free(job.existing(), overwrite=overwrite)
     shared_expander(settings)  # report what is wrong with the model here, once
     with job.open_parts() as began, (job.parts / "rejected.jsonl").open("w+", encoding="utf-8") as rejected:
         task, reading = AnnotationTask(settings, _dated(omop, began)), _RejectingReport(file=rejected)
@@ -265,19 +261,27 @@ class ShardJob:
             "--shard-notes": shard_notes,
             **rows,
         }
-        saved = _saved(self.parts / _PLAN) if resume else {}
+        saved = read_saved(self.parts / _PLAN) if resume else {}
         self.begun = saved if "plan" in saved else None  # the job that is resumed: its plan and its time
 
     def existing(self) -> Path | None:
-        """Return what a new job would replace: the output or a file beside it, unless another job left that one."""
+        """Return a file that a new job would replace: the output, or one beside it that no job of ours has left."""
         beside_it = [beside(self._output, what) for what in ("report.json", "rejected.jsonl")]
-        has_left = any("plan" in _saved(path) for path in (beside_it[0], self.parts / _PLAN))
+        has_left = any("plan" in read_saved(path) for path in (beside_it[0], self.parts / _PLAN))
         replaced = [self._output, *(() if has_left else beside_it)]
         return next((path for path in replaced if path.exists()), None)
 
+    def require_free(self, existing: Path | None, *, overwrite: bool) -> None:
+        """Refuse to replace an output, unless asked to or when continuing a job."""
+        if existing and self.begun is None and not overwrite:
+            raise InputError(
+                f"{existing} already exists, and was made from other notes or settings. Choose another --output, or "
+                "replace it with --overwrite."
+            )
+
     def report_in(self, path: Path) -> dict[str, Any] | None:
         """Return the counts of a finished job, if its plan is the same."""
-        saved = _saved(path)
+        saved = read_saved(path)
         return saved if saved.pop("plan", None) == self.plan else None
 
     @contextmanager
@@ -341,14 +345,6 @@ def _digest(files: Iterable[Path]) -> str:
     """Return a checksum of the names, sizes and dates of files."""
     states = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files)]
     return hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _saved(path: Path) -> dict[str, Any]:
-    try:
-        saved = read_json(path)
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return saved if isinstance(saved, dict) else {}
 
 
 def beside(output: Path, what: str) -> Path:

@@ -21,7 +21,7 @@ from typing import Any
 
 from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.expansion import Expansion
-from lmcells.expansion.inventory import SenseInventory, SenseLookup
+from lmcells.expansion.inventory import SenseInventory, SenseLookup, plain_short_form
 from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
 from lmcells.expansion.settings import ExpanderSettings
@@ -84,11 +84,8 @@ def audit(
     job = ShardJob(notes, output, settings, rows=written, shard_notes=shard_notes, resume=resume)
     if resume and (done := job.report_in(output / "report.json")) and done.get("min_count") == min_count:
         return done
-    if job.begun is None and output.is_dir() and any(output.iterdir()) and not overwrite:
-        raise InputError(
-            f"{output} already exists, and was made from other notes or settings. Choose another --output, or replace "
-            "it with --overwrite."
-        )
+    existing = output if output.is_dir() and any(output.iterdir()) else None
+    job.require_free(existing, overwrite=overwrite)
     findings = _Findings(shared_expander(settings).inventory)
     failed: Counter[str] = Counter()
     run, reading = find_engine("local", workers=workers), ReadReport()
@@ -141,7 +138,7 @@ class _ShardCounts:
         rules = None if settings.header_rules is None else Path(settings.header_rules)
         self._aliases = load_aliases(rules)
         self._sections = section_finder(settings.sections, header_rules=rules)
-        self._known = {_plain(name) for name in inventory.short_forms}
+        self._known = {plain_short_form(name) for name in inventory.short_forms}
         self._with_context = with_context
         self._definitions = DefinitionCounts(inventory)
         self._items: dict[tuple[str, str], _Item] = {}
@@ -166,7 +163,7 @@ class _ShardCounts:
 
     def _kind_of(self, each: Expansion) -> tuple[tuple[str, str], str]:
         best = each.candidates[0].long_form if each.candidates else ""
-        if _plain(each.short_form) not in self._known:
+        if plain_short_form(each.short_form) not in self._known:
             is_read = each.source == "letters"
             kind = "unknown" if is_read or each.source == "definition" else "known"
             return (kind, each.short_form), best if is_read else ""
@@ -188,7 +185,7 @@ class _ShardCounts:
             start, end = match.span()
             word = match[0]
             lower = word.lower()
-            is_known = _plain(word) in self._known or lower in NOT_SHORTHAND
+            is_known = plain_short_form(word) in self._known or lower in NOT_SHORTHAND
             if is_known or is_taken[start] or _ROMAN.fullmatch(word):
                 continue
             around = text[max(0, start - _AROUND) : end + _AROUND]
@@ -260,9 +257,9 @@ class _Findings:
         """Yield the short forms that the inventory lacks, with the long forms that notes and letters propose."""
         defined: dict[str, list[str]] = {}
         for sense, _ in self._definitions.propose():
-            defined.setdefault(_plain(sense.short_form), []).append(sense.long_form)
+            defined.setdefault(plain_short_form(sense.short_form), []).append(sense.long_form)
         for name, item in self.items("unknown", min_count):
-            by_notes = "; ".join(defined.get(_plain(name), [])[:5])
+            by_notes = "; ".join(defined.get(plain_short_form(name), [])[:5])
             by_letters = "; ".join(long_form for long_form, _ in item.readings.most_common(3))
             yield name, item.n_notes, item.n, by_notes, by_letters, item.example
 
@@ -294,10 +291,6 @@ class _Findings:
             for long_form, n in item.readings.most_common(1):
                 if n >= _LEAST_SHARE * item.n and (name, long_form) not in defined:
                     yield name, long_form, "add", long_form, item.n_notes, "by its letters"
-
-
-def _plain(short_form: str) -> str:
-    return short_form.casefold().replace(".", "")
 
 
 def _write(findings: _Findings, output: Path, reading: Row, plan: Row) -> Row:

@@ -96,9 +96,8 @@ class Task:
 
         `failed` has note ids with reasons, `outcomes` counts expansions by source or reason for abstaining.
         """
-        reasons = [self.refuse(note) for note in shard.notes]
-        failed = [(note.id, reason) for note, reason in zip(shard.notes, reasons, strict=True) if reason]
-        notes = [note for note, reason in zip(shard.notes, reasons, strict=True) if not reason]
+        failed = [(note.id, reason) for note in shard.notes if (reason := self.refuse(note))]
+        notes = [note for note in shard.notes if not self.refuse(note)]
         with one_thread():
             found = list(zip(notes, expand_notes(shared_expander(self.expander), notes), strict=True))
         failed += [(note.id, reason) for note, reason in found if isinstance(reason, str)]

@@ -127,8 +127,8 @@ class LogOdds(NamedTuple):
 
 
 LOG_ODDS = LogOdds()
-# Chosen on the even half of the passages of `benchmarks/definitions.py`: log-odds against chance cannot tell that
-# "HIV-1" is more than "human immunodeficiency virus", nor how sure to be.
+# Log-odds against chance cannot tell that "HIV-1" is more than "human immunodeficiency virus", or how sure to be. So
+# these are chosen on the even half of the passages of `benchmarks/definitions.py`.
 _NO_NUMBER = -4.0
 _NEEDED = 2.51
 _NEEDED_IN_LEGEND = 2.0  # with another entry beside it
@@ -288,7 +288,7 @@ def _legend_entry(text: str, sign: re.Match[str], spells: FormLookup) -> _Entry 
 def _define(
     text: str, span: _Span, within: _Span, from_start: bool, spells: FormLookup, *, by_letters: bool = True
 ) -> Definition | None:
-    """Find the long form at the start of a text (up to its end, or as `_ends_before` says), or at its end."""
+    """Find the long form that starts a text or, unless `from_start`, ends it."""
     short_form = short_form_of(text[slice(*span)])
     if short_form is None or not (by_letters or spells(short_form, text[slice(*within)])):
         return None
@@ -371,9 +371,8 @@ def pieces_of(text: str, start: int, end: int, *, from_start: bool) -> list[Piec
     if from_start and (before := _BEFORE_LONG.match(text, start, end)):
         start = before.end()
     within = text[start:end]
-    if (
-        "(" in within or "[" in within
-    ):  # hide brackets that end no long form: "(IL-1)", and those of "poly(A)"
+    if "(" in within or "[" in within:
+        # Hide brackets that end no long form: "(IL-1)", and those of "poly(A)".
         within = _ASIDE_GROUP.sub(lambda match: _ASIDE_MARK * len(match[0]), within)
         within = _ATTACHED_GROUP.sub(lambda match: f"\x02{match[0][1:-1]}\x02", within)
     breaks = list(_BREAK.finditer(within))

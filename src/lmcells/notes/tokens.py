@@ -357,9 +357,9 @@ def _find_joints(characters: Bytes, word: npt.NDArray[np.bool_]) -> Array:
 
 @cache
 def _joinable() -> tuple[Bytes, Bytes]:
-    """The connectors that join the two bytes before them to what follows, and the two after them to what precedes.
+    """Return two tables of connectors: those that may follow two bytes, and those that may precede two bytes.
 
-    By the two bytes, read as one number; `_find_joints` looks at no more than these.
+    The index is the two bytes, read as one number.
     """
     classes = _class_of_byte()
     first, second = classes[np.arange(1 << 16) & 0xFF], classes[np.arange(1 << 16) >> 8]

@@ -171,8 +171,7 @@ def to_eight_bits(rows: npt.NDArray[np.floating]) -> tuple[npt.NDArray[np.int8],
 
 def from_eight_bits(levels: npt.NDArray[np.int8], scale: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
     """Return the rows, each number within half a level of what it was."""
-    rows: npt.NDArray[np.float32] = levels.astype(np.float32) * scale.astype(np.float32)
-    return rows
+    return levels.astype(np.float32) * scale.astype(np.float32)
 
 
 def save_statistics(path: Path, counts: WordMetadataCounts, word_counts: npt.NDArray[np.integer]) -> None:
@@ -217,8 +216,8 @@ def model_folder(name: Path | str | None, *, revision: str | None = None, downlo
     """Return the folder of a model; "default" and None are the shipped model, "org/name" is one in the hub's cache."""
     if name is None or name == DEFAULT:
         return shipped_model()
-    if is_repository(name):
-        return hub_folder(str(name), revision=revision, download=download)
+    if isinstance(name, str) and _REPOSITORY.fullmatch(name) and not Path(name).exists():
+        return _hub_folder(name, revision or "main", download=download)
     return Path(name)
 
 
@@ -226,12 +225,7 @@ def model_folder(name: Path | str | None, *, revision: str | None = None, downlo
 # `huggingface_hub` and without the network; nothing is downloaded unless you ask for it.
 
 
-def is_repository(name: Path | str) -> bool:
-    """Whether a name is that of a model on the hub: `org/name`, and not a folder here."""
-    return isinstance(name, str) and _REPOSITORY.fullmatch(name) is not None and not Path(name).exists()
-
-
-def hub_cache() -> Path:
+def _hub_cache() -> Path:
     """The folder where `huggingface_hub` keeps its downloads."""
     if given := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
         return Path(given).expanduser()
@@ -240,20 +234,16 @@ def hub_cache() -> Path:
     return Path(home).expanduser() / "hub"
 
 
-def hub_folder(repository: str, *, revision: str | None = None, download: bool = False) -> Path:
-    """Return the folder of a model in the hub's cache; `download` fetches it first if it is missing.
-
-    `revision` is a branch, a tag or a commit; by default the main branch.
-    """
-    revision = revision or "main"
-    folder = hub_cache() / f"models--{repository.replace('/', '--')}"
+def _hub_folder(repository: str, revision: str, *, download: bool) -> Path:
+    """Return the folder of a model in the hub's cache, at a branch, tag or commit; `download` fetches a missing one."""
+    folder = _hub_cache() / f"models--{repository.replace('/', '--')}"
     found = _snapshot(folder, revision)
     if found is not None:
         return found
     if download:
         return Path(_hub("Downloading a model").snapshot_download(repository, revision=revision))
     raise ModelError(
-        f"{repository} is neither a folder nor in the cache of the Hugging Face hub ({hub_cache()}), and is not "
+        f"{repository} is neither a folder nor in the cache of the Hugging Face hub ({_hub_cache()}), and is not "
         f"downloaded automatically. Run: hf download {repository}, or use download=True."
     )
 

@@ -67,9 +67,8 @@ class PackedWindows:
 
 _TORCH_TO_OURS = [0, 1, 3, 2]  # torch's input, forget, cell, output -> the three sigmoids first
 _SCALE = np.array([0.5, 0.5, 0.5, 1.0], np.float32)  # x / 2 for the sigmoids
-_BLOCK = (
-    16  # words projected together; fixed, since the last digit of a product depends on the number of rows
-)
+# Words projected together. Fixed, since the last digit of a product depends on the number of rows.
+_BLOCK = 16
 
 
 class NumpyLstm:

@@ -180,8 +180,7 @@ def _blend(weights: Floats, vectors: Floats) -> Floats:
 def _average_vector(table: npt.NDArray[Any], counts: Counts, ids: Rows) -> Floats:
     """Return the average vector of words, in which frequent ones weigh a little more: -> (E,)."""
     weights = np.log1p(counts[ids]).astype(np.float32)
-    average: Floats = weights @ np.asarray(table[ids], np.float32) / max(float(weights.sum()), 1e-9)
-    return average
+    return weights @ np.asarray(table[ids], np.float32) / max(float(weights.sum()), 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +255,7 @@ class KnownSpellings:
 
 def _gram_weights(sizes: Rows, *, n_words: int) -> Floats:
     """Return the weights of n-grams by how many of the words have them."""
-    weights: Floats = np.log((n_words + 1) / np.maximum(sizes, 1)).astype(np.float32)
-    return weights
+    return np.log((n_words + 1) / np.maximum(sizes, 1)).astype(np.float32)
 
 
 # Hashes of spellings, for all words of a list at once. The hash of a part is the sum of c_i K^i over its characters,

@@ -4,6 +4,7 @@ Routes can only limit what reaches them: silent sockets, half a handshake, half 
 """
 
 from asyncio import Protocol, TimerHandle, Transport, get_running_loop
+from http import HTTPStatus
 from ssl import SSLContext
 from typing import Any
 
@@ -19,10 +20,10 @@ _GOODBYE_SECONDS = 1.0  # for a client to answer the end of TLS
 _EACH = 4  # bytes around the name and the value of a header
 
 _REFUSALS = {
-    400: ("Bad Request", "Upgrade: not supported with a body. Use HTTP/1.1, without this header."),
-    408: ("Request Timeout", "the request did not arrive in time."),
-    431: ("Request Header Fields Too Large", f"the headers are larger than {MAX_HEADER:,} bytes."),
-    503: ("Service Unavailable", "all connections are in use. Try again later."),
+    400: "Upgrade: not supported with a body. Use HTTP/1.1, without this header.",
+    408: "the request did not arrive in time.",
+    431: f"the headers are larger than {MAX_HEADER:,} bytes.",
+    503: "all connections are in use. Try again later.",
 }
 
 
@@ -52,7 +53,8 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
         def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if has_room(len(self.connections)):
-                self._wait()
+                waiting[self] = None
+                self._arriving = self.loop.call_later(settings.receive_seconds, self._is_late)
             else:
                 self._refuse(503)
 
@@ -106,7 +108,8 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
         def on_response_complete(self) -> None:
             super().on_response_complete()
             if not self.pipeline and not self.transport.is_closing():
-                self._wait(is_new=False)
+                waiting.pop(self, None)
+                waiting[self] = None  # at the end; uvicorn limits the wait for the next request
 
         def _has_body(self) -> bool:
             given = dict(self.headers)
@@ -123,13 +126,6 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
             if self.flow is not None:
                 super().resume_writing()
 
-        def _wait(self, *, is_new: bool = True) -> None:
-            """A new connection must send a request in time; between requests, uvicorn limits the wait."""
-            waiting.pop(self, None)
-            waiting[self] = None
-            if is_new:
-                self._arriving = self.loop.call_later(settings.receive_seconds, self._is_late)
-
         def _stop_waiting(self) -> None:
             waiting.pop(self, None)
             if self._arriving is not None:
@@ -143,10 +139,9 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
                 self.transport.abort()  # a route has answered 408 already, or never reads the body
 
         def _refuse(self, status: int) -> None:
-            phrase, detail = _REFUSALS[status]
-            content = f'{{"detail":"{detail}"}}'
+            content = f'{{"detail":"{_REFUSALS[status]}"}}'
             self.transport.write(
-                f"HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\n"
+                f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n{content}".encode()
             )
             self.transport.close()

@@ -17,13 +17,14 @@ from pydantic import (
 
 from lmcells.errors import InventoryError
 from lmcells.expansion import Candidate, Expansion
+from lmcells.expansion.expanded_text import Style
 from lmcells.expansion.expansion import Source
 from lmcells.expansion.inventory import Action
 from lmcells.expansion.inventory_files import rule_fields
 
 MAX_EDITS = 1_000
 MAX_SECTIONS = 5_000
-MAX_HEADER = 500  # characters: the latest headers are kept, with what the model knows about them
+MAX_HEADER = 500  # characters; the latest headers are cached
 MAX_EXPLAINED = 200
 
 Item = TypeVar("Item")
@@ -172,7 +173,7 @@ class Options(Message):
     """Options for the notes of a request."""
 
     inventory: InventoryEdits | None = None
-    expanded_text: Literal["replace", "append"] | None = Field(
+    expanded_text: Style | None = Field(
         default=None, description="also return the text with its short forms written out"
     )
     explain: bool | Annotated[Several[Offset], Field(max_length=MAX_EXPLAINED)] = Field(

@@ -26,7 +26,7 @@ from lmcells.service.metrics import ServiceMetrics
 from lmcells.service.requests import validation_detail
 from lmcells.service.reviews import ReviewsError
 
-CLIENT_LEFT = 499  # the status under which a request is logged whose client did not wait
+CLIENT_LEFT = 499  # the status in the log of a request whose client did not wait
 REQUEST_ID = "X-Request-ID"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

@@ -154,7 +154,7 @@ def join(
     taken = {(each.start, each.end) for each in mentions}
     for (start, end), made in made_at.items():  # reviewers may mark what the expander does not find
         is_free = not any(one < end and start < other for one, other in taken)
-        if is_free and (start, end) not in taken and any(each.action == "is" for each in made):
+        if is_free and any(each.action == "is" for each in made):
             taken.add((start, end))
             first = made[0]
             found.append(

@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -15,6 +14,7 @@ from lmcells.evaluation.marked_notes import NONE, SHORT_FORM
 from lmcells.expansion import SenseInventory
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
+from lmcells.expansion.finder import overlaps
 from lmcells.expansion.inventory import ALL_SENSES, form_key
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, STATES
 from lmcells.integrations import omop
@@ -51,18 +51,15 @@ def version_of(expander: Expander) -> Version:
 def mentions_of(note: Note, expansions: Sequence[Expansion], expander: Expander) -> list[Expansion]:
     """Return the expansions of a note, and mentions that look like short forms but are not in the inventory."""
     mentions, sections = list(expansions), None
-    starts = [each.start for each in expansions]
     for line in _LINE.finditer(note.text):
         letters = [each for each in line[0] if each.isalpha()]
         if sum(map(str.isupper, letters)) > _CAPITALS * len(letters):
             continue
         for found in _LOOKS_SHORT.finditer(note.text, *line.span()):
             start, end = found.span()
-            before = bisect_right(starts, end - 1) - 1
-            is_taken = before >= 0 and expansions[before].end > start
             words_before = note.text[max(0, start - 20) : start]
             is_heading = _HEADING_BEFORE.search(words_before) or _HEADING_AFTER.match(note.text, end)
-            if not (is_taken or _is_known(found[0], expander) or is_heading):
+            if not (overlaps(expansions, start, end) or _is_known(found[0], expander) or is_heading):
                 sections = sections or find_sections(note)
                 section = section_at(sections, start)
                 mentions.append(Expansion(start, end, found[0], section, None, None, "model", (), UNKNOWN))

@@ -14,6 +14,7 @@ import json
 import os
 import sqlite3
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
@@ -133,12 +134,11 @@ class ReviewStore:
                 (reviewer, limit, offset),
             ).fetchall()
             decisions = _decisions(file)
-        by_note: dict[int, list[Decision]] = {row["id"]: [] for row in rows}
+        in_note: dict[int, list[Decision]] = defaultdict(list)
+        rules: list[Decision] = []
         for each in decisions:
-            if each.scope in ("mention", "note"):
-                by_note.get(each.note, []).append(each)
-        rules = [each for each in decisions if each.scope not in ("mention", "note")]
-        return [_reviewed(row, [*by_note[row["id"]], *rules]) for row in rows]
+            (in_note[each.note] if each.scope in ("mention", "note") else rules).append(each)
+        return [_reviewed(row, [*in_note[row["id"]], *rules]) for row in rows]
 
     def counts(self, reviewer: str) -> dict[str, int]:
         """Return the number of notes, and of those that a reviewer has finished."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 import lmcells
 from lmcells.errors import InputError
 from lmcells.expansion import SenseInventory
+from lmcells.expansion.expanded_text import Style
 from lmcells.service import messages
 from lmcells.service.jobs import Job
 from lmcells.service.metrics import CONTENT_TYPE, ServiceMetrics
@@ -73,9 +74,7 @@ def add_expand(
     )
     async def expand(
         request: Request,
-        expanded_text: Annotated[
-            Literal["replace", "append"] | None, Query(description="for notes that come one a line")
-        ] = None,
+        expanded_text: Annotated[Style | None, Query(description="for notes that come one a line")] = None,
         explain: Annotated[bool, Query(description="for notes that come one a line")] = False,
     ) -> Response:
         """Send one note as `text`, several as `notes`, or one JSON object per line (Content-Type application/x-ndjson).

@@ -3,7 +3,6 @@
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
@@ -106,14 +105,13 @@ class Worker:
             by_edits[job.request.inventory].append((job, index))
         for edits, notes in by_edits.items():
             try:
-                with suppress(Nobody):
-                    self._expand(edits, notes)
-            except Exception:  # try each request alone, so that only the faulty one fails
+                self._expand(edits, notes)
+            except Exception:
+                # Each request is tried alone, so that only the faulty one fails; those given up are skipped.
                 for each in dict.fromkeys(job for job, _ in notes):
                     own = [(job, index) for job, index in notes if job is each and index not in job.answers]
                     try:
-                        with suppress(Nobody):
-                            self._expand(edits, own)
+                        self._expand(edits, own)
                     except Exception as error:
                         each.fail(error)
 
@@ -161,7 +159,8 @@ class Worker:
         """Return the lexicon of an edited inventory; its ranker stops as soon as nobody waits for the answer."""
         edits = edits or InventoryEdits()
         rules = rules_of(edits, SenseInventory() if edits.only else self._expander.inventory)
-        lexicon = self._expander.lexicon(*((None, rules) if edits.only else (rules or None, None)))
+        expander = self._expander
+        lexicon = expander.lexicon(only_inventory=rules) if edits.only else expander.lexicon(rules or None)
         if not isinstance(lexicon.ranker, PosteriorRanker):
             return lexicon
         ranker = copy(lexicon.ranker)

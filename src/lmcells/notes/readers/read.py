@@ -118,7 +118,7 @@ def _cut_file(path: Path, file_format: str, columns: Columns) -> Iterator[Part |
 
 
 def _list_files(path: Path, file_format: str) -> Iterator[ListedFile]:
-    """List a file, or the files of a folder: wanted are those with a known suffix, or that of the named format."""
+    """List a file, or those of a folder, which are wanted by their suffix: a known one, or the named format's."""
     if file_format not in FORMATS:
         raise FormatError(
             f"{file_format!r} is not a format of notes. Allowed: {', '.join(FORMATS)}.{nearest(file_format, FORMATS)}"
@@ -294,7 +294,8 @@ def read_text_file(rows: NoteFile) -> Iterator[Note]:
     text = opening.mend(decoded)
     if text is not decoded:
         rows.warn(records.UTF8_REPLACED)
-    yield Note(opening.mend(records.text_file_id(path, folder=rows.folder)), text)
+    note_id = records.file_id(path, records.split_suffix(path)[0], folder=rows.folder)
+    yield Note(opening.mend(note_id), text)
 
 
 def is_binary(data: bytes) -> bool:

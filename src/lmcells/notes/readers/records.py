@@ -115,31 +115,6 @@ def choose(columns: Columns, *, layout: Layout, found: Sequence[str]) -> Choice:
     )
 
 
-def require(choice: Choice, *, layout: Layout, found: Sequence[str], path: Path) -> None:
-    """Refuse a file that lacks a column the user named, its text, or the id of its format."""
-    # Column names may be shown in the error, but not a first row that is a note instead of a header.
-    named = [name for name in found if name]
-    names = named[:MAX_NAMES_SHOWN] if all(map(_COLUMN_NAME.fullmatch, named)) else []
-    more = f" and {len(found) - len(names)} more" if len(found) > len(names) else ""
-    shown = f"columns found: {', '.join(names)}{more}"
-    if not names:
-        shown = f"its first row ({len(found)} fields) does not look like a row of column names"
-    if choice.missing:
-        name, flag = choice.missing[0]
-        raise FormatError(f"{path} has no column {name!r} (set by {flag}); {shown}.{nearest(name, names)}")
-    if choice.text is None and choice.sections is None:
-        expected = " or ".join(repr(name) for name in (*layout.text[:1], layout.sections) if name)
-        separator = "the separator of its fields with --delimiter, or " if len(found) == 1 else ""
-        raise FormatError(
-            f"{path} has no column {expected}; {shown}. Name {separator}the text column with --text-column."
-        )
-    if choice.id is None and layout.source is not None:
-        raise FormatError(
-            f"{path} has no column {layout.id[0]!r}, which every {layout.source} file has; {shown}. "
-            "Name the id column with --id-column, or read it as --format csv."
-        )
-
-
 def split_suffix(path: Path) -> tuple[str, str]:
     """Split a file's name into stem and known suffix: `notes.v2.csv.gz` -> ("notes.v2", ".csv")."""
     if path == STDIN:
@@ -188,9 +163,31 @@ class NoteFile:
         self.report.advance(self.part.end - self.part.start)
 
     def choose(self, found: Sequence[str], *, layout: Layout) -> Choice:
-        """Choose the columns to read of those found; refuses a file that lacks what is needed."""
+        """Choose the columns to read; refuses a file that lacks its text, an id of its format, or a column named."""
         choice = choose(self.columns, layout=layout, found=found)
-        require(choice, layout=layout, found=found, path=self.path)
+        # Column names may be shown in the error, but not a first row that is a note instead of a header.
+        named = [name for name in found if name]
+        names = named[:MAX_NAMES_SHOWN] if all(map(_COLUMN_NAME.fullmatch, named)) else []
+        more = f" and {len(found) - len(names)} more" if len(found) > len(names) else ""
+        shown = f"columns found: {', '.join(names)}{more}"
+        if not names:
+            shown = f"its first row ({len(found)} fields) does not look like a row of column names"
+        if choice.missing:
+            name, flag = choice.missing[0]
+            raise FormatError(
+                f"{self.path} has no column {name!r} (set by {flag}); {shown}.{nearest(name, names)}"
+            )
+        if choice.text is None and choice.sections is None:
+            expected = " or ".join(repr(name) for name in (*layout.text[:1], layout.sections) if name)
+            separator = "the separator of its fields with --delimiter, or " if len(found) == 1 else ""
+            raise FormatError(
+                f"{self.path} has no column {expected}; {shown}. Name {separator}the text column with --text-column."
+            )
+        if choice.id is None and layout.source is not None:
+            raise FormatError(
+                f"{self.path} has no column {layout.id[0]!r}, which every {layout.source} file has; {shown}. "
+                "Name the id column with --id-column, or read it as --format csv."
+            )
         return choice
 
     def skip(self, reason: str, line: int | None = None) -> None:
@@ -232,11 +229,6 @@ class NoteFile:
             key: stripped for key, value in zip(metadata, values, strict=True) if (stripped := value.strip())
         }
         return [Note(mend(id_), text, kept, sections)]  # the name of the file may not be UTF-8
-
-
-def text_file_id(path: Path, *, folder: Path | None) -> str:
-    """Return the id of a text file: its path from the given folder on, or its name if given alone."""
-    return file_id(path, split_suffix(path)[0], folder=folder)
 
 
 def file_id(path: Path, name: str, *, folder: Path | None) -> str:

@@ -28,7 +28,7 @@ class ReadReport:
     skipped: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
     first_seen: dict[str, str] = field(default_factory=dict)  # reason -> "notes.csv:17", file and line or row
-    ids: "_SeenIds" = field(default_factory=lambda: _SeenIds(), repr=False)  # which finds repeated ids
+    ids: "_SeenIds" = field(default_factory=lambda: _SeenIds(), repr=False)  # finds repeated ids
     _bytes_before: int = field(default=0, repr=False)  # of files read to their end
     _file: io.BufferedReader | None = field(default=None, repr=False)
 
@@ -125,7 +125,7 @@ class _SeenIds:
             self.close_block()
 
     def merge(self, later: "_SeenIds") -> None:
-        """Add the ids of later notes, none of whose blocks is closed."""
+        """Add the ids of later notes, which are all in one open block."""
         self._block += later._block
         if len(self._block) >= self._n_per_block:
             self.close_block()
