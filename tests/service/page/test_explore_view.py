@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from expansion.clinic import INVENTORY as CLINIC
 from expansion.clinic import clinic_corpus, random_model
@@ -157,6 +157,22 @@ def test_a_link_to_an_unknown_name_offers_the_nearest(page: Page) -> None:
     expect(page.locator("#word-title")).to_contain_text("history")
     expect(page.locator("#word-problem")).to_be_hidden()
     assert list(columns(page)) == ["SOCIAL HISTORY", "FAMILY HISTORY", "On average"]
+
+
+def test_a_late_suggestion_for_one_question_is_not_added_to_the_next(page: Page) -> None:
+    held: list[Route] = []
+    page.route(
+        re.compile(r"/names\?kind=section"),
+        lambda route: route.continue_() if held else held.append(route),
+    )
+    page.goto(f"{page.url}#explore/word?word=histroy&section=SOCIAL HISTORY&section=FAMLIY HISTORY")
+    page.locator("#word-problem").get_by_role("button", name="history", exact=True).click()
+    nearest = page.locator("#word-problem").get_by_role("button", name="FAMILY HISTORY", exact=True)
+    expect(nearest).to_have_count(1)
+    with page.expect_response(re.compile(r"/names\?kind=section")):
+        held[0].continue_()
+    page.evaluate("() => new Promise((done) => setTimeout(done, 50))")
+    expect(nearest).to_have_count(1)
 
 
 def test_a_word_moves_with_its_section(page: Page) -> None:

@@ -162,11 +162,13 @@ const SHOWN = 5;
 
 // `names` are those that were asked for: the `kind` of each, its `text`, and what to do with another name.
 export async function showProblem(box, error, names) {
-  box.replaceChildren(element("p", {}, sayOf(error)));
+  const said = element("p", {}, sayOf(error));
+  box.replaceChildren(said);
   box.hidden = false;
   if (error.status !== 422) return;
   for (const { kind, text, choose } of names) {
     const found = await explore("names", { kind, search: text, limit: SHOWN }).catch(() => null);
+    if (!box.contains(said)) return; // another question has been answered meanwhile
     if (!found || found.known !== null) continue;
     const buttons = found.names.map(({ name }) => element("li", {}, button("quiet small", () => choose(name), name)));
     box.append(element("ul", { class: "nearest", "aria-label": `Nearest to ${text}` }, ...buttons));
