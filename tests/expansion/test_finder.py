@@ -193,7 +193,7 @@ def test_ways_to_write_a_short_form(text: str, expected: list[tuple[str, str]]) 
         "Ms. Smith, MS. SMITH",
         "Dallas, OR 97338",
         "lives in Ann Arbor, MI, and was born in Salem, OR",
-        "teacher from Eugene, OR, new here; a hospital near St Paul, MI.",
+        "From Eugene, OR, new here; a hospital near St Paul, MI.",
         "a co-worker, co-amoxiclav",
         "specimen PT-MS-0042, LAB-PT-20417",
         "given Recombivax-PT, a Port-A-PT",
@@ -426,7 +426,7 @@ def test_a_heart_rate_after_a_number_is_no_hour() -> None:
     ("text", "expected"),
     [
         ("k 4.2, bun 22", ["K", "BUN"]),
-        ("ca 8.9 mg 2.1 t: 98.6", ["MG", "T"]),
+        ("ca 8.9 mg 2.1 bun 22 t: 98.6", ["MG", "BUN", "T"]),
         ("25 mg 2 tabs, 5 mg, in mg", []),
         ("vitamin k, a bun, the map, type t", []),
     ],

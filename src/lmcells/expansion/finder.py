@@ -29,7 +29,7 @@ from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.grammar import is_code
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.look_alikes import NUMBER_FOLLOWS, LookAlikes, Written
-from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES, VALUES
+from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES, UNITS, VALUES
 from lmcells.notes.tokens import (
     NUMBER,
     STOP_WORDS,
@@ -331,11 +331,11 @@ def without_overlaps(found: Iterable[Found]) -> list[Found]:
 
 
 def _has_value(text: str, start: int, end: int) -> bool:
-    """Whether a number follows, with decimals if one precedes: "mg 2", "ca 8.9 mg 2.1", not "25 mg 2 tabs"."""
+    """Whether a number follows; after a number, a unit needs decimals: "ca 8.9 mg 2.1", not "25 mg 2 tabs"."""
     value = NUMBER_FOLLOWS.match(text, end)
-    return value is not None and (
-        bool(value["decimals"]) or not text[max(0, start - 2) : start].strip().isdigit()
-    )
+    if value is None or value["decimals"] or text[start:end] not in UNITS:
+        return value is not None
+    return not text[max(0, start - 2) : start].strip().isdigit()
 
 
 def _continues(before: str, character: str) -> bool:

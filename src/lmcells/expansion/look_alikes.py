@@ -155,7 +155,8 @@ _IDENTIFIER_BEFORE = re.compile(r"[A-Z\d]-$")
 _IDENTIFIER_ENDS = re.compile(r"-\d{4}")
 _ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
 _CITY_BEFORE = re.compile(
-    r"\b(?:from|in|near|of|outside|to)(?:[ ](?!\w*(?:ics|linic|logy|nit|ospital|try|ard)\b)[A-Z][a-z]+){1,3},[ ]$"
+    r"\b(?:[Ff]rom|[Ii]n|[Nn]ear|of|[Oo]utside|to)"
+    r"(?:[ ](?!\w*(?:ics|linic|logy|nit|ospital|try|ard)\b)[A-Z][a-z]+){1,3},[ ]$"
 )
 _STATE_ENDS = re.compile(r"[.,;)]|\s*$|[ ](?:and|by|for|on|since|to|where|who|with)\b")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
