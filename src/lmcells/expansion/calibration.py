@@ -14,7 +14,7 @@ from lmcells.errors import ConfigError, ModelError
 from lmcells.expansion.expansion import LOW_CONFIDENCE, NO_KNOWN_LONG_FORM, NO_SENSE_FITS
 from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.look_alikes import NUMBER_BEFORE, NUMBER_FOLLOWS, LookAlikes, Written
+from lmcells.expansion.look_alikes import QUANTITY_BEFORE, QUANTITY_FOLLOWS, LookAlikes, Written
 from lmcells.expansion.ordinary_words import WITH_ORDINARY_READING
 from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.expansion.windows import Mention
@@ -213,9 +213,9 @@ class Writing(NamedTuple):
     def of(cls, mention: Mention) -> Self:
         text, start, end = mention.text, mention.start, mention.end
         pattern = "{}"
-        if NUMBER_FOLLOWS.match(text, end):
+        if QUANTITY_FOLLOWS.match(text, end):
             pattern = "{} #"
-        elif NUMBER_BEFORE.search(text, max(0, start - _MOST_DIGITS), start):
+        elif QUANTITY_BEFORE.search(text, max(0, start - _MOST_DIGITS), start):
             pattern = "# {}"
         return cls(text[start:end].islower(), pattern)
 

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.grammar import is_code
 from lmcells.expansion.inventory import SenseInventory
-from lmcells.expansion.look_alikes import NUMBER_FOLLOWS, LookAlikes, Written
+from lmcells.expansion.look_alikes import QUANTITY_FOLLOWS, LookAlikes, Written
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES, UNITS, VALUES
 from lmcells.notes.tokens import (
     NUMBER,
@@ -332,7 +332,7 @@ def without_overlaps(found: Iterable[Found]) -> list[Found]:
 
 def _has_value(text: str, start: int, end: int) -> bool:
     """Whether a number follows; after a number, a unit needs decimals: "ca 8.9 mg 2.1", not "25 mg 2 tabs"."""
-    value = NUMBER_FOLLOWS.match(text, end)
+    value = QUANTITY_FOLLOWS.match(text, end)
     if value is None or value["decimals"] or text[start:end] not in UNITS:
         return value is not None
     return not text[max(0, start - 2) : start].strip().isdigit()

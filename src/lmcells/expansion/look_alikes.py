@@ -82,8 +82,8 @@ _STAIN_BEFORE = re.compile(r"\bH\s?&\s?E\s$")
 
 # Single letters: parts of names, bases of a gene, list labels. Two letters may also be a label.
 VALUE_FOLLOWS = re.compile(r"[ ]?[:=<>≤≥]|[ ]\d")
-NUMBER_FOLLOWS = re.compile(r"[ \t]?[:=<>≤≥~#-]{0,2}[ \t]?[<>]?\d+(?P<decimals>\.\d)?")
-NUMBER_BEFORE = re.compile(r"(?<![\w/.,-])\d{1,4}(?:[.,]\d+)?[ \t-]?\Z")
+QUANTITY_FOLLOWS = re.compile(r"[ \t]?[:=<>≤≥~#-]{0,2}[ \t]?[<>]?\d+(?P<decimals>\.\d)?")
+QUANTITY_BEFORE = re.compile(r"(?<![\w/.,-])\d{1,4}(?:[.,]\d+)?[ \t-]?\Z")
 _LABELLED = r"\b(?:(?:hepatitis|vitamin|cassette|block|slide|specimen|part|figure)s?|(?:hep|vit|fig)\.?)[ ]"
 _LABEL_BEFORE = re.compile(_LABELLED + r"\d?$", re.IGNORECASE)
 _LABELS_BEFORE = re.compile(_LABELLED + r"(?:\d?[A-Z](?:[ ,/&-]|and|or)+)+\d?$", re.IGNORECASE)

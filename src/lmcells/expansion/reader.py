@@ -16,7 +16,7 @@ from lmcells.expansion.grammar import find_codes, find_counted
 from lmcells.expansion.inventory import Sense, SenseInventory, SenseLookup, form_key
 from lmcells.expansion.layers import Allowed, ContextRules
 from lmcells.expansion.letters import LetterSenses
-from lmcells.expansion.look_alikes import NUMBER_FOLLOWS, LookAlikes, Written
+from lmcells.expansion.look_alikes import QUANTITY_FOLLOWS, LookAlikes, Written
 from lmcells.expansion.ordinary_words import NOT_SHORTHAND, WITH_ORDINARY_READING
 from lmcells.expansion.windows import Mention, TokenizedText
 from lmcells.notes.definitions import Definition, find_definitions
@@ -228,7 +228,7 @@ class NoteReader:
     def _named_by_header(self, text: str, found: Found, section: Section) -> Candidate | None:
         """ "PE:" as a header is the physical exam, by the alias table; so is "DH:" at the start of a line."""
         if found.end <= section.body_start and section.header == text[found.start : found.end]:
-            if NUMBER_FOLLOWS.match(text, found.end) and len(self._senses(found, None)) > 1:
+            if QUANTITY_FOLLOWS.match(text, found.end) and len(self._senses(found, None)) > 1:
                 return None  # "PPH: 1.2 L" is no history
             sense = self._lookup(found.short_form, section.name) or self._header_sense(found.short_form)[1]
             if sense is None and len(section.header) == 1 and found.short_form not in self._inventory:

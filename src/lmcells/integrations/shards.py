@@ -96,8 +96,9 @@ class Task:
 
         `failed` has note ids with reasons, `outcomes` counts expansions by source or reason for abstaining.
         """
-        failed = [(note.id, reason) for note in shard.notes if (reason := self.refuse(note))]
-        notes = [note for note in shard.notes if not self.refuse(note)]
+        checked = [(note, self.refuse(note)) for note in shard.notes]
+        failed = [(note.id, reason) for note, reason in checked if reason]
+        notes = [note for note, reason in checked if not reason]
         with one_thread():
             found = list(zip(notes, expand_notes(shared_expander(self.expander), notes), strict=True))
         failed += [(note.id, reason) for note, reason in found if isinstance(reason, str)]
