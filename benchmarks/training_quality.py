@@ -6,7 +6,8 @@
 
 The engine draws ten sections per word and step, for the moment table. The straightforward way draws ten sections for
 every context word and negative of every center and evaluates the model network for each, as described in the paper.
-Windows, masks, negatives, batch size, optimiser and epochs are the same. Needs only torch and numpy.
+Windows, masks, negatives, batch size, optimiser and epochs are the same. `--variant` adds the engine with another
+setting: `--variant shards=2` gives each half of a batch draws of its own. Needs only torch and numpy.
 
 `--gradient-noise` measures what sharing a word's draws costs at each batch size: the variance of a step's gradient
 after a short training run, over fresh batches, both ways and with two halves of the batch that each have draws of their
@@ -17,8 +18,10 @@ import argparse
 import json
 import statistics
 import tempfile
+import time
+import tomllib
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -42,6 +45,7 @@ from lmcells.training.device_corpus import Chunk
 from lmcells.training.sampler import Sampler
 
 REPORTS = 40  # points of a curve
+QUANTITIES = ("final_loss", "accuracy", "macro_f1", "seconds")
 PART = 128  # centers whose 400 evaluations are held at once
 
 
@@ -183,6 +187,16 @@ def score(model: CellModel, corpus: Corpus, *, dataset: Path, inventory: Path) -
     return {"accuracy": metrics.accuracy, "macro_f1": metrics.macro_f1}
 
 
+def spread(values: list[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else float("nan")
+
+
+def distance(one: list[float], other: list[float]) -> float:
+    """The difference of two means, in standard deviations of both, pooled."""
+    pooled = ((spread(one) ** 2 + spread(other) ** 2) / 2) ** 0.5
+    return (statistics.fmean(one) - statistics.fmean(other)) / pooled if pooled else float("nan")
+
+
 def compare(options: argparse.Namespace) -> None:
     """Train both ways with each seed, and print what came out."""
     corpus = Corpus.open(options.corpus)
@@ -196,25 +210,32 @@ def compare(options: argparse.Namespace) -> None:
     results: dict[str, list[dict[str, Any]]] = {}
     for seed in range(options.seeds):
         settings = TrainingSettings(epochs=options.epochs, seed=seed, report_steps=10)
-        for name, way in (("engine", train_engine), ("straightforward", train_straightforward)):
-            model, curve = way(corpus, config=config, settings=settings, device=device)
+        ways = {"engine": (train_engine, settings), "straightforward": (train_straightforward, settings)}
+        for variant in options.variant:
+            ways[f"engine, {variant}"] = train_engine, replace(settings, **tomllib.loads(variant))
+        for name, (way, own_settings) in ways.items():
+            began = time.perf_counter()
+            model, curve = way(corpus, config=config, settings=own_settings, device=device)
+            seconds = time.perf_counter() - began
             loss = final_loss(model.eval(), corpus, device=device)
             scores = score(model, corpus, dataset=options.dataset, inventory=options.inventory)
-            results.setdefault(name, []).append({"seed": seed, "curve": curve, "final_loss": loss, **scores})
+            results.setdefault(name, []).append(
+                {"seed": seed, "seconds": seconds, "curve": curve, "final_loss": loss, **scores}
+            )
             print(
                 name, {key: value for key, value in results[name][-1].items() if key != "curve"}, flush=True
             )
-    print(f"\n{'':16}" + "".join(f"{name:>22}" for name in (*results, "difference / 2 sd")))
-    for quantity in ("final_loss", "accuracy", "macro_f1"):
-        by_way = {name: [run[quantity] for run in runs] for name, runs in results.items()}
-        means = [statistics.fmean(values) for values in by_way.values()]
-        deviations = [
-            statistics.stdev(values) if len(values) > 1 else float("nan") for values in by_way.values()
-        ]
-        pooled = (sum(deviation**2 for deviation in deviations) / len(deviations)) ** 0.5
-        cells = [f"{mean:.4f} ± {deviation:.4f}" for mean, deviation in zip(means, deviations, strict=True)]
-        cells.append(f"{abs(means[0] - means[1]):.4f} / {2 * pooled:.4f}")
-        print(f"{quantity:16}" + "".join(f"{cell:>22}" for cell in cells))
+    print(f"\n{'':34}" + "".join(f"{name:>20}" for name in QUANTITIES))
+    for name, runs in results.items():
+        values = [[run[quantity] for run in runs] for quantity in QUANTITIES]
+        cells = [f"{statistics.fmean(each):.4f} ± {spread(each):.4f}" for each in values]
+        print(f"{name:34}" + "".join(f"{cell:>20}" for cell in cells))
+    print("differences from the straightforward way, in standard deviations (of both, pooled)")
+    plain = results["straightforward"]
+    for name, runs in results.items():
+        pairs = [([run[each] for run in runs], [run[each] for run in plain]) for each in QUANTITIES[:3]]
+        cells = [f"{distance(*pair):.2f}" for pair in pairs]
+        print(f"{name:34}" + "".join(f"{cell:>20}" for cell in cells))
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "curves.json").write_text(json.dumps(results))
 
@@ -224,10 +245,9 @@ def plot(path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(5, 3.2), layout="constrained")
-    for (name, runs), colour in zip(
-        json.loads(path.read_text()).items(), ("#0072B2", "#D55E00"), strict=True
-    ):
-        for run in runs:
+    results = json.loads(path.read_text())
+    for name, colour in (("engine", "#0072B2"), ("straightforward", "#D55E00")):
+        for run in results[name]:
             share = [(point + 1) / len(run["curve"]) for point in range(len(run["curve"]))]
             label = name if run["seed"] == 0 else None
             axes.plot(share, run["curve"], color=colour, label=label, linewidth=1, alpha=0.8)
@@ -252,6 +272,13 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, default=0.2, help="of both ways (0.2)")
     parser.add_argument(
         "--no-hidden-dropout", action="store_true", help="none after the model network's ReLU"
+    )
+    parser.add_argument(
+        "--variant",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a training setting; may be repeated",
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--plot", type=Path, metavar="CURVES")
