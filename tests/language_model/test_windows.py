@@ -12,7 +12,6 @@ from corpora import corpus_of
 from language_model.small_models import planted_corpus, small_model
 from lmcells.corpus import Corpus
 from lmcells.language_model.config import LanguageModelSettings
-from lmcells.language_model.model import Texts, spell_out
 from lmcells.language_model.windows import TextWindows, WindowReader, cut_windows, widths_up_to
 
 
@@ -149,13 +148,17 @@ def test_rows_that_fill_up_a_batch_as_on_a_gpu_have_no_words_and_no_part_in_the_
         torch.testing.assert_close(few[few_present], many[many_present])
 
 
-def test_spelling_all_words_as_on_a_gpu_changes_nothing(corpus: Corpus) -> None:
+@pytest.mark.parametrize("batch_size", [16, 4096], ids=["each position", "the vocabulary"])
+def test_what_is_spelt_out_on_a_gpu_changes_nothing(
+    corpus: Corpus, batch_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     windows, _ = cut_windows(corpus, window=10, held_out=0.1, seed=0)
     reader = WindowReader(corpus, max_characters=24, device=torch.device("cpu"))
     model = small_model(len(corpus.words))
-    every_word = spell_out(corpus.words, max_characters=24)
-    batch = next(reader.batches(windows, 64))
-    assert batch.texts.characters.shape[0] < len(corpus.words)
-    found, *_ = model.predictions(Texts(every_word, batch.words, batch.texts.lengths), batch.words)
-    expected, *_ = model.predictions(batch.texts, batch.words)
+    plain = next(reader.batches(windows, batch_size))
+    monkeypatch.setattr(reader, "_finds_distinct", False)
+    fixed = next(reader.batches(windows, batch_size))
+    assert fixed.texts.characters.shape[0] == min(fixed.words.numel(), len(corpus.words))
+    expected, *_ = model.predictions(plain.texts, plain.words)
+    found, *_ = model.predictions(fixed.texts, fixed.words)
     torch.testing.assert_close(found, expected)

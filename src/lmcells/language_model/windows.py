@@ -104,6 +104,7 @@ class WindowReader:
         self._tokens = to_device(corpus.tokens, device)
         self._characters = spell_out(corpus.words, max_characters=max_characters).to(device)
         self._device = device
+        self._finds_distinct = device.type == "cpu"  # would wait for a GPU
 
     def batches(
         self,
@@ -126,12 +127,17 @@ class WindowReader:
             # After the end of a window its last word is repeated: no new word is spelt out for padding.
             inside = torch.minimum(offsets, length.unsqueeze(1) - 1).clamp(min=0)  # (B, T)
             words = take(self._tokens, start.unsqueeze(1) + inside).long()
-            characters, index = self._characters, words
-            # On a GPU shapes must not depend on the batch; on the CPU fewer words to spell are less work.
-            if self._device.type == "cpu":
-                distinct, index = torch.unique(words, return_inverse=True)
-                characters = self._characters[distinct]
-            yield TextBatch(Texts(characters, index, length), words, int(windows.lengths[rows].sum()))
+            yield TextBatch(Texts(*self._spelt(words), length), words, int(windows.lengths[rows].sum()))
+
+    def _spelt(self, words: Tensor) -> tuple[Tensor, Tensor]:
+        """The characters of words to spell out, and which of them each of `words` is."""
+        if self._finds_distinct:
+            distinct, index = torch.unique(words, return_inverse=True)
+            return self._characters[distinct], index
+        # On a GPU shapes must not depend on what a batch says: all positions, or the vocabulary if that is less.
+        if words.numel() < self._characters.shape[0]:
+            return self._characters[words.flatten()], torch.arange(words.numel(), device=self._device).view_as(words)
+        return self._characters, words
 
     def _n_rows(self, n_windows: int, width: int, batch_size: int) -> int:
         """Rows of a batch: the windows on the CPU; a fixed number on a GPU, whose memory is reused by shape."""
