@@ -72,7 +72,9 @@ def measure(kind: str, corpus: Path, options: argparse.Namespace) -> float:
     reports = [report for report in reports if report["seconds"] > options.warm_up]
     if len(reports) < 3:
         end_of_log = "\n".join(log.read_text().splitlines()[-5:])
-        raise SystemExit(f"{kind}: fewer than three reports after {options.warm_up} s; it said:\n{end_of_log}")
+        raise SystemExit(
+            f"{kind}: fewer than three reports after {options.warm_up} s; it said:\n{end_of_log}"
+        )
     unit, middle = KINDS[kind], len(reports) // 2
     spans = [(reports[0], reports[-1]), (reports[0], reports[middle]), (reports[middle], reports[-1])]
     rate, *halves = (

@@ -130,6 +130,7 @@ def test_among_words_in_capitals_a_function_word_is_a_word(text: str) -> None:
 def test_among_words_in_capitals_other_short_forms_are_found() -> None:
     assert short_forms("HISTORY OF MI AND HTN, NO CHEST PAIN") == ["MI", "HTN"]
     assert short_forms("TAKEN TO THE OR FOR REPAIR OR REVISION") == ["OR"]
+    assert found("GLIOMA (WHO GRADE II), MALE WHO HAS PAIN", ShortFormFinder(["WHO"])) == [("WHO", "WHO")]
 
 
 def test_a_header_in_capitals_says_nothing_about_what_follows_it() -> None:
@@ -303,6 +304,7 @@ def test_what_only_resembles_a_look_alike_is_found(text: str, expected: list[str
         ("COX2 inhibitors, cox2", "CO"),
         ("CDX2 positive, cdx2", "CD"),
         ("a patent os, 1 cm os", "OS"),
+        ("lot 0262AA, 62010AA", "AA"),
     ],
 )
 def test_labels_masks_and_stages_are_no_short_forms(text: str, short_form: str) -> None:

@@ -66,6 +66,18 @@ FORMS = pytest.mark.parametrize(
         ("BP 120/80, P 72 and regular, R 14", {"P": "pulse", "R": "respiratory rate"}),
         ("BP 120/80, P80, R 16.", {"P": "pulse", "R": "respiratory rate"}),
         ("T1P0A0L1", {}),
+        ("fever w/t102.5, T36.6, t11, T12", {"w/": "with", "t": "temperature", "T": "temperature"}),
+        ("seen /w fever, n/w, 1 /w2", {"/w": "with"}),
+        ("right CN7 palsy, CN1, CN22", {"CN": "cranial nerve"}),
+        ("woke this am, late p.m., I am well, 9 am, the amount", {"am": "morning", "p.m.": "evening"}),
+        ("Zocor q. daily, q am", {"q.": "every", "q": "every", "am": "morning"}),
+        ("Lap appendectomy, in her lap and", {"Lap": "laparoscopic"}),
+        ("sponge, lap, and needle counts", {"lap": "laparotomy"}),
+        (
+            "WBC 12.1, lymph 40, plt 196K, lymph node 2, lot 1276K, #812K",
+            {"lymph": "lymphocytes", "K": "thousand"},
+        ),
+        ("HIE x 1, neonatal HIE", {"HIE": "hematoxylin and eosin", "x 1": "times one"}),
     ],
 )
 

@@ -101,6 +101,7 @@ def test_the_ends_of_a_long_section_are_not_cut() -> None:
             [*[("PE", "posterior edge"), ("AF", "anterior face")], ("PE", "posterior edge")],
         ),
         ("PE: lungs clear\n\nPE ruled out", [("PE", "physical examination"), ("PE", None)]),
+        ("Physical Therapy of 1988 (PT)", [("PT", "physical therapy")]),
     ],
 )
 def test_what_a_note_says_itself(text: str, expected: list[tuple[str, str | None]]) -> None:
@@ -109,10 +110,16 @@ def test_what_a_note_says_itself(text: str, expected: list[tuple[str, str | None
 
 def test_a_form_with_one_sense_written_as_in_the_inventory_needs_no_ranking() -> None:
     senses = [("vs", "versus"), ("Cr", "creatinine"), ("TIA", "transient ischemic attack"), ("low", "lower")]
+    senses.append(("HIPAA", "Health Insurance Portability and Accountability Act"))
     read = NoteReader(SenseInventory.from_senses([Sense(*each) for each in senses]))
-    text = "TIA vs CVA, Cr 1.2; VS, cr and tia, too low"
+    text = "TIA vs CVA, Cr 1.2; VS, cr and tia, too low; HiPAA, hipaa, hIPAA"
     found = {text[each.start : each.end]: each.defined for each in read(text)}
-    assert {written for written, defined in found.items() if defined is not None} == {"TIA", "vs", "Cr"}
+    assert {written for written, defined in found.items() if defined is not None} == {
+        "TIA",
+        "vs",
+        "Cr",
+        "HiPAA",
+    }
 
 
 HEADERS = NoteReader(

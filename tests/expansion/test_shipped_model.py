@@ -98,6 +98,8 @@ def test_a_word_in_capitals_may_be_the_word(expander: Expander, text: str) -> No
         ("TAKEN TO THE OR FOR REPAIR OR REVISION.", "OR", "operating room"),
         ("HIGH GRADE PIN IN BOTH LOBES OF THE PROSTATE.", "PIN", "prostatic intraepithelial neoplasia"),
         ("US OF THE ABDOMEN SHOWED GALLSTONES.", "US", "ultrasound"),
+        ("Approved by the US Food and Drug Administration.", "US", "United States"),
+        ("ASTROCYTOMA (WHO GRADE II).", "WHO", "World Health Organization"),
         ("STUDIES: CT, MRI, MRA, PET, and EEG.", "PET", "positron emission tomography"),
     ],
 )

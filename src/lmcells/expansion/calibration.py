@@ -188,7 +188,9 @@ class OrdinaryReadings:
     def _has_reading(self, mention: Mention) -> bool:
         written = mention.text[mention.start : mention.end]
         lower = written.lower()
-        return written.isupper() and lower in WITH_ORDINARY_READING and lower in self._model.word_ids
+        if not (written.isupper() and lower in WITH_ORDINARY_READING and lower in self._model.word_ids):
+            return False
+        return not LookAlikes(mention.text).is_no_word(Written(mention.start, mention.end, written))
 
     def features(self, mention: Mention) -> tuple[float, ...]:
         """Return the features of a mention with an ordinary reading, except how well it fits."""

@@ -299,6 +299,11 @@ _VALUE_ENDS = re.compile(r"[,;]|\.\s|\.?[ \t]*(?:\n|$)")
 _FLAG_ENDS = re.compile(_VALUE_ENDS.pattern + r"|[ ][A-Z%]")
 _SIDES_REACH = 30  # characters on either side of "(L)"
 _OTHER_SIDE = re.compile(r"(?<!\w)R(?![\w/])")
+_DAY = r"(?:yester|to|(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,5})(?:day|morrow)?"
+_BY_LAPAROSCOPE = (
+    "adjustable|append|appy|assisted|band|bypass|chole|colect|cystect|fundoplication|gastr|hernia|hyster|ligation|"
+    "myomect|nephrect|nissen|oophorect|ovarian|prostatect|roux|salping|sigmoid|sleeve|splenect|tubal"
+)
 _NUMBER = rf"(?P<n>\d{{1,2}}{_RANGE}?)"
 _RULES = _Rules(
     # q6h, q.1h., q 4-6 hours, q2wk; 4hrly
@@ -384,21 +389,56 @@ _RULES = _Rules(
     # 2u, 10d, 5y
     _Rule(r"(?<![\w.-])\d{1,3}(?:,\d{3})?\s?(?P<u>u)(?![\w/'-])", "units", needs="0u|0 u", group="u"),
     _Rule(r"(?<![\w./,-])(?P<n>\d{1,3})(?P<unit>[dwy])(?![\w/'-])", _glued, needs="0d|0w|0y", group="unit"),
-    # w/ fever, w/fever, p/vax, p/1st
-    _Rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b)(?!in\b|out\b|wo\b)", "with", needs="w/", flags=re.I),
+    # w/ fever, w/fever, w/t102, /w fever, p/vax, p/1st
+    _Rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b|t\d)(?!in\b|out\b|wo\b)", "with", needs="w/", flags=re.I),
+    _Rule(r"(?<=\s)/w(?=\s)", "with", needs=" /w "),
     _Rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2}|\s\d)|P/(?=\s?[a-z]{3}))", "after", needs="p/"),
     _Rule(r"(?<![\w/&])(?P<word>[wp])/(?P<n>\d+(?:st|nd|rd|th)?)", _after_or_with, needs="w/0|p/0"),
+    # this am, the next a.m., q pm; "I am" is none
+    _Rule(
+        rf"\b(?:each|early|every|following|in|in the|late|next|q\.?|that|the|this|until|(?i:{_DAY})\.?)\s"
+        r"(?P<half>[ap]\.?m\b(?:\.(?=\s?[a-z,;]))?)(?![\w'’])",
+        lambda m: "morning" if m["half"].startswith("a") else "evening",
+        needs=" am| a.m| pm| p.m",
+        group="half",
+    ),
+    # q. weekly, q am, q other day
+    _Rule(
+        rf"(?<![\w.])q\.?(?=\s(?:daily|weekly|monthly|yearly|morning|evening|night|bedtime|other|[ap]\.?m\b|{_DAY})(?!\w))",
+        "every",
+        needs="q |q. ",
+        flags=re.I,
+    ),
+    # lap cholecystectomy; "sponge, lap and needle counts"
+    _Rule(rf"\blap\.?(?=\s(?:{_BY_LAPAROSCOPE}))", "laparoscopic", needs="lap ", flags=re.I),
+    _Rule(
+        r"\blap(?=\s(?:sponges?|pads?|packs?|tapes?|counts?)\b|,?\s(?:and\s)?(?:needle|instrument)s?\b)",
+        "laparotomy",
+        needs="lap |lap,",
+        flags=re.I,
+    ),
+    # platelets 196K, lymph 20
+    _Rule(r"(?<![\w.#])\d{3}(?P<k>K)(?!\w)", "thousand", needs="000k", group="k"),
+    _Rule(
+        r"\blymphs?(?=[ :]\s?\d{1,2}(?:[%.,;\s]|$))",
+        "lymphocytes",
+        needs="lymph 0|lymphs 0|lymph: 0",
+        flags=re.I,
+    ),
+    # H&E as scanners read it, and the stain's number of slides
+    _Rule(r"(?<!\w)HIE(?=\sx\s?[\dlI])", "hematoxylin and eosin", needs="hie x"),
     # R>L, L = R; R-sided and L-arm, which are one token
     _Rule(
         rf"(?<![\w.'])[RL](?=\s?[<>=]\s?[RL]\b|[.-]\s?(?i:{_SIDED})\b)|(?<=[RL][<>=])[RL]\b",
         lambda m: _SIDES[m[0]],
         needs="r>l|l>r|r >|l >|r-|l-|r.|l.",
     ),
-    # T98.6, BP120/80, HR72, RR16
-    _Rule(r"(?<!\w)T(?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))", _fever_or_not, needs="t0"),
+    # T98.6, t102, BP120/80, HR72, RR16, CN7
+    _Rule(r"(?<!\w)[Tt](?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))", _fever_or_not, needs="t0"),
     _Rule(r"(?<!\w)BP(?=\d{2,3}/\d{2,3}\b)", "blood pressure", needs="bp0"),
     _Rule(r"(?<!\w)HR(?=\d{2,3}\b)", "heart rate", needs="hr0"),
     _Rule(r"(?<!\w)RR(?=\d{1,2}\b)", "respiratory rate", needs="rr0"),
+    _Rule(r"(?<!\w)CN(?=(?:[2-9]|1[0-2])\b)", "cranial nerve", needs="cn0"),
     # 5.7 (H), 131 L: values out of range
     _Rule(
         r"(?<![\w#./-])(?P<n>[1-9]\d{0,3}(?:\.\d+)?|0\.\d+)\s?(?P<open>\()?(?P<flag>[HL])(?(open)\)|(?!\w))",

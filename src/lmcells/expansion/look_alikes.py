@@ -125,7 +125,8 @@ _FULL_WORD_FOLLOWS = re.compile(r"[ ]" + _FULL_WORD.pattern)
 _LOWER_CASE_WORD = re.compile(r"\b[A-Z]?[a-z]{2,}\b")
 _BOUNDARY = re.compile(r"[\n\r\t:|]")
 _SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
-_AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
+_AFTER_ARTICLE = re.compile(r"\b(?:the|an?)\s+$", re.IGNORECASE)
+_CLASSIFIED_FOLLOWS = re.compile(r"\s(?:GRADE|CLASS|CRITERIA|HISTOLOG|TYPE)")
 _AFTER_TITLE = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?\s+$")
 _AFTER_TITLE_IN_CAPITALS = re.compile(r"\b(?:DR|MR|MRS|MS)\.[ \t]+$")  # at the end of a line it is a disease
 _TITLE_ENDS = (".", "Dr", "Mr", "Mrs", "Ms", "Miss", "Prof")
@@ -217,10 +218,15 @@ class LookAlikes:
         return bool(_DUCT_FOLLOWS.match(self._text, written.end) or not is_scale)
 
     def _is_function_word(self, written: Written) -> bool:
-        """ "OR" in all-caps text, but not after an article."""
+        """ "OR" in all-caps text."""
+        return not self.is_no_word(written) and self.is_shouted(written)
+
+    def is_no_word(self, written: Written) -> bool:
+        """ "THE OR" and "the US", since the word cannot follow an article; "WHO GRADE II"."""
+        if written.stem == "WHO" and _CLASSIFIED_FOLLOWS.match(self._text, written.end):
+            return True
         can_follow = written.stem.lower() in CANNOT_FOLLOW_THE
-        after_article = can_follow and _AFTER_ARTICLE.search(self._before(written))
-        return not after_article and self.is_shouted(written)
+        return can_follow and _AFTER_ARTICLE.search(self._before(written)) is not None
 
     def is_shouted(self, written: Written) -> bool:
         """Whether the words around it are in capitals, so that capitals carry no information."""
@@ -321,8 +327,11 @@ class LookAlikes:
             or (letter == "F" and text[end : end + 1] in ("]", "-") and _ISOTOPE.search(before))
             or (not has_value and any(each.search(before) for each in _BEFORE_A_LETTER))
             or (may_be_counted and _SMALL_NUMBER_BEFORE.search(before))
-            or (not written.may_be_unit and _CODE_BEFORE.search(before))
         )
+
+    def _ends_a_code(self, written: Written) -> bool:
+        """ "Lot 0262AA"."""
+        return not written.may_be_unit and _CODE_BEFORE.search(self._before(written)) is not None
 
     def _is_list_label(self, written: Written) -> bool:
         """ "A." and "b)" of lists and names; "C:" among "A:", "B1:" and "D:", "(C)" of an item, "15F" after "15E"."""
@@ -495,6 +504,7 @@ def _rules_of(stem: str) -> tuple[_Rule, ...]:
         (LookAlikes._is_numeral, _ROMAN.fullmatch(stem.upper())),
         (LookAlikes._is_list_label, len(stem) == 1),
         (LookAlikes._is_in_name, len(stem) == 1),
+        (LookAlikes._ends_a_code, len(stem) <= 2),
         (LookAlikes._is_block_label, len(stem) == 2 and stem[0].isupper()),
         (_beside(after=_OF_ELECTROCARDIOGRAM.get(stem)), stem in _OF_ELECTROCARDIOGRAM),  # "ST depression"
         (LookAlikes._is_state, stem in STATES),

@@ -23,9 +23,13 @@ STATES = frozenset(
 )
 AFTER_NUMBERS = UNITS | MONTHS | frozenset("hr hrs mo mos st wk wks yr yrs".split())
 """Units and ordinals, after a number: "HR 82" is a heart rate, "24 HR" is not."""
-CANNOT_FOLLOW_THE = frozenset(word for word in STOP_WORDS if len(word) < 4) - frozenset(
-    "all few off out own".split()
-)
+CANNOT_FOLLOW_THE = {"us", *(word for word in STOP_WORDS if len(word) < 4)} - {
+    "all",
+    "few",
+    "off",
+    "out",
+    "own",
+}
 """Function words that never follow an article: "THE OR" is the operating room."""
 UNIT_NAMES = frozenset(
     "afternoon ante april august centimeter day decibel deciliter december evening february foot gram hour inch "
@@ -116,9 +120,9 @@ NAMES = frozenset(
     "abe ada al alan amy ana ann anna art ava ben bob cal cam carl chad dan del don ed eli ella erin eva eve gia gina "
     "gus hal ian ira ivan jan jean jim joe jon jose juan kay ken kim kit lee len leo les lew liz lou luis mac mae mark "
     "max may meg mel mia mike nan nat ned pam pat paul ray rex rob rod ron rose roy sal sam stan sue ted tim tom van "
-    "von wes de del der des di du el la le los san santa saint da".split()
+    "von wes de del der des di du el la le los san santa saint da cipro".split()
 )
-"""First names and particles of surnames, which count only when capitalised."""
+"""First names, particles of surnames and a brand, which count only when capitalised."""
 # In notes, these are nearly always short forms.
 _SHORTHAND = frozenset("echo echos imp lymphs monos sats temp temps".split())
 ENGLISH = (

@@ -37,6 +37,8 @@ _BEFORE_LAST_SPACE = re.compile(r".*(?=\s)", re.DOTALL)
 _OPENS_LINE = re.compile(r"(?:^|\n|\b(?:NOTE|Note): )[ \t>*•-]*$")
 _HEADER_FOLLOWS = re.compile(r"[ \t]{0,2}(:|-(?!\w)|-[ \t])(?![ \t]*[<>~]?[ \t]*\d)")
 _INNER_SHORT_FORM = re.compile(r"\b[A-Z]{2,6}\b")
+_OF_A_YEAR = re.compile(r"\s(?:of|in)\s\S*\d\S*$")  # "Clinical Laboratory Improvement Amendments of 1988"
+_CAPITAL = re.compile("[A-Z]")
 _REACH = 500  # characters of a long section on either side of a short form
 _ALLOWED = "Allowed: (start, end, header), a dict or an object with these, header may be None"
 
@@ -216,8 +218,9 @@ class NoteReader:
 
     def _defined_sense(self, short_form: str, long_form: str) -> Sense | None:
         """Return the sense that a definition spells out, even with a short form in it: "Non-sustained VT (NSVT)"."""
-        if (sense := self._lookup(short_form, long_form)) is not None:
-            return sense
+        for form in (long_form, _OF_A_YEAR.sub("", long_form)):
+            if (sense := self._lookup(short_form, form)) is not None:
+                return sense
         for inner in _INNER_SHORT_FORM.finditer(long_form):
             for each in self._inventory.by_short_form.get(inner[0], ()):
                 in_full = long_form[: inner.start()] + each.long_form + long_form[inner.end() :]
@@ -288,7 +291,8 @@ def _is_plain_acronym(text: str, found: Found) -> bool:
     written = text[found.start : found.end]
     if ("/" in written or "&" in written) and len(written) > 2:
         return written.lower() == found.short_form.lower()
-    if written != found.short_form:
+    in_part = written[0].isupper() and written.upper() == found.short_form  # "HiPAA"
+    if written != found.short_form and not (in_part and len(_CAPITAL.findall(written)) > 2):
         return False
     if not written.isupper():
         return len(written) > 1 and written.lower() not in NOT_SHORTHAND

@@ -136,7 +136,9 @@ class WindowReader:
             return self._characters[distinct], index
         # On a GPU shapes must not depend on what a batch says: all positions, or the vocabulary if that is less.
         if words.numel() < self._characters.shape[0]:
-            return self._characters[words.flatten()], torch.arange(words.numel(), device=self._device).view_as(words)
+            return self._characters[words.flatten()], torch.arange(
+                words.numel(), device=self._device
+            ).view_as(words)
         return self._characters, words
 
     def _n_rows(self, n_windows: int, width: int, batch_size: int) -> int:
