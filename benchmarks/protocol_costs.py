@@ -3,10 +3,10 @@
     PYTHONPATH=src python benchmarks/protocol_costs.py --seconds 120
 
 Trains each kind with `lmcells train --preset paper` on synthetic notes with MIMIC's numbers of words (100,000) and
-sections (10,000), drawn by Zipf's law, and stops after some time. The rate excludes the first seconds (`--warm-up`), when
-kernels are compiled; the rates of both halves show how steady it is. Hours are for the paper's five epochs of 254
-million centers (346 million tokens after subsampling; ELMo reads all tokens), excluding start-up and the time after the
-last step.
+sections (10,000), drawn by Zipf's law, and stops after some time. The rate excludes the first seconds (`--warm-up`),
+when kernels are compiled; the rates of both halves show how steady it is. Hours are for the paper's five epochs of 254
+million centers (346 million tokens after subsampling; ELMo reads all tokens), excluding start-up and the time after
+the last step.
 """
 
 import argparse
