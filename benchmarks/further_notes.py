@@ -4,8 +4,8 @@ LMCELLS_DATA=FOLDER python benchmarks/further_notes.py notes.jsonl             #
 lmcells evaluate default --notes notes.jsonl
 
 `benchmarks/data/further_notes.tsv` lists the short forms of notes drawn at random from those that are not in
-`whole_notes_dev.jsonl`, as one language model marked them and another checked, neither of which had seen the software or
-its inventory. It contains no text, which is read from the folder named by LMCELLS_DATA. The model was not trained on
+`whole_notes_dev.jsonl`, as one language model marked them and another checked; neither had seen the software or its
+inventory. It contains no text, which is read from the folder named by LMCELLS_DATA. The model was not trained on
 these notes. Errors of the notes whose id has an even SHA-1 were read once they had been scored; the others were not.
 """
 
