@@ -305,6 +305,8 @@ def test_what_only_resembles_a_look_alike_is_found(text: str, expected: list[str
         ("CDX2 positive, cdx2", "CD"),
         ("a patent os, 1 cm os", "OS"),
         ("lot 0262AA, 62010AA", "AA"),
+        ("vaccine (Wistar RA 27/3)", "RA"),
+        ("L M P: 10/16/06, I N R", "M"),
     ],
 )
 def test_labels_masks_and_stages_are_no_short_forms(text: str, short_form: str) -> None:

@@ -174,6 +174,10 @@ def _in_words(count: int) -> str:
     return _NUMBER_WORDS[count] if count < len(_NUMBER_WORDS) else str(count)
 
 
+def _numbers(match: re.Match[str]) -> str:
+    return "numbers" if match[0].endswith("s") else "number"
+
+
 def _times(match: re.Match[str]) -> str | None:
     first, *last = map(int, _counted(match).split("-"))
     if last and last[0] <= first:
@@ -287,8 +291,8 @@ _SIDED = (
     "flank|groin|calf|forearm|finger|thumb|toe|heel|buttock|upper|lower|lateral|medial"
 )
 _VITAL_SIGNS = {"P": "pulse", "R": "respiratory rate"}
-_BEFORE_VALUE = "|".join(f"{letter}{sign}0" for letter in "pr" for sign in ("", " ", ":", ": "))
-_VALUE = r"[ :=-]{0,2}\d{2,3}"
+_BEFORE_VALUE = "|".join(f"{letter}{sign}0" for letter in "pr" for sign in ("", " ", ":", ": ", "-", " - "))
+_VALUE = r"[ :=-]{0,3}\d{2,3}"
 _VITAL_SIGN = (
     rf"(?:(?:BP|HR|RR|P|R|SpO2|O2|[Pp]ulse){_VALUE}|(?:T|[Tt]emp)[ :=-]{{0,2}}(?:3[4-9]|4[0-3]|9\d|10\d))"
 )
@@ -304,6 +308,13 @@ _BY_LAPAROSCOPE = (
     "adjustable|append|appy|assisted|band|bypass|chole|colect|cystect|fundoplication|gastr|hernia|hyster|ligation|"
     "myomect|nephrect|nissen|oophorect|ovarian|prostatect|roux|salping|sigmoid|sleeve|splenect|tubal"
 )
+_INCREASES = (
+    "to|in|by|from|temp|bp|hr|rr|t[ \\d]|wbc|esr|sed|pulse|resp|heart|pain|swell|red|warm|fever|heat|liver|lft|sgot|"
+    "sgpt|alt|ast|bili|chol|prot|creat|cpk|ldh|serum|cry|fuss|irritab|sleep|letharg|fatigue|weak|itch|rash|sore|tender|"
+    "bruis|edema|sob|wob|o2|tone|size|number|dose|sever|fluid|appetite|thirst|dyspnea|cough|sputum|secretion|anxi|"
+    "agitat|confus|lactate|trop|glucose|insulin|volume|activ|wt|weight|risk|need|use|intake|output|icp|press|skin|body|"
+    "\\d{2,3}"
+)
 _NUMBER = rf"(?P<n>\d{{1,2}}{_RANGE}?)"
 _RULES = _Rules(
     # q6h, q.1h., q 4-6 hours, q2wk; 4hrly
@@ -313,13 +324,18 @@ _RULES = _Rules(
         needs="q0|q.0|q 0|q. 0",
         flags=re.I,
     ),
-    # q2 turns, q15 checks
+    # q2 turns, q15 checks; q.8, q6
     _Rule(
-        r"(?<![\w.])q(?P<n>1|2|3|4|6|8|12|24|15|30)(?=\s(?:accuchecks?|atc|checks?|ivp?|labs?|monitor\w*|neuro|oral|po|prn|"
-        r"suction\w*|turns?|vitals?|vs|x)\b)",
+        r"(?<![\w.])q\.?\s?(?P<n>1|2|3|4|6|8|12|24|15|30)"
+        r"(?=\s(?:accuchecks?|atc|checks?|ivp?|labs?|monitor\w*|neuro|oral|po|prn|suction\w*|turns?|vitals?|vs|x)\b)",
         lambda m: f"every {m['n']} {'minutes' if m['n'] in ('15', '30') else 'hours'}",
-        needs="q0",
+        needs="q0|q.0|q 0|q. 0",
         flags=re.I,
+    ),
+    _Rule(
+        r"(?<![\w.])(?:q\.\s?|(?:(?<=\d )|(?<=mg )|(?<=po ))q\s?)(?P<n>4|6|8|12|24)(?=[,;])",
+        r"every \g<n> hours",
+        needs="q0|q.0|q 0|q. 0",
     ),
     _Rule(
         rf"(?<![\w.]){_NUMBER}\s?-?(?P<unit>h)(?:r|ou?r)?ly\b", _every, needs="hrly|hourly|hly", flags=re.I
@@ -425,6 +441,41 @@ _RULES = _Rules(
         needs="lymph 0|lymphs 0|lymph: 0",
         flags=re.I,
     ),
+    # temp inc to 103, inc redness; not "inc of urine" and "inc c/d/i"
+    _Rule(
+        rf"(?<![\w/])inc(?=\.?\s(?i:{_INCREASES}))|(?<=temp )inc\b|(?<=BP )inc\b", "increased", needs="inc "
+    ),
+    # rx w/Tylenol; exp 8/4/06, exp date; serous otitis med; x/ fever; given 02
+    _Rule(
+        r"(?<!\breaction )(?<!similar )(?<!same )\brx(?=\s?(?:w/|with\b))",
+        "treated",
+        needs="rx w",
+        flags=re.I,
+    ),
+    _Rule(r"\bexp\.?(?=\s?(?:dates?\b|:?\s?\d{1,2}/\d))", "expiration", needs="exp|exp.", flags=re.I),
+    _Rule(r"(?<=otitis )med\b", "media", needs="med"),
+    _Rule(r"(?<=\s)x/(?=\s|for\b)", "except", needs=" x/"),
+    _Rule(
+        r"(?:(?<=given )|(?<=recvd )|(?<=on )|(?<=w/)|(?<=with )|(?<=and )|(?<=& ))02(?![\w/.:-]|\s?[A-Z][a-z]{2}\b)"
+        r"|(?<![\w/.:-])02(?=\s(?:sats?|was|per|via|by|mask|therapy|tank)\b)",
+        "oxygen",
+        needs="00",
+    ),
+    # vomited 3x, 6-7x; not 2x3 cm, 10x lens
+    _Rule(
+        r"(?<![\w./-])\d{1,2}(?:-\d{1,2})?(?P<x>[xX])(?![\w/]|\s?\d|\s(?:field|high|lens|magn|objective|power))",
+        "times",
+        needs="0x",
+        group="x",
+    ),
+    # No.4, batch nos. 044A21A
+    _Rule(r"(?<!\w)[Nn]o\.(?=\s?\d)", "number", needs="no.0|no. 0"),
+    _Rule(r"(?<=batch )nos?\b|(?<=lot )nos?\b|(?<=case )nos?\b", _numbers, needs="no", flags=re.I),
+    # Ref. Physician; Sect. Site, Site PCs; 1: SP: Left kidney, of pathology reports
+    _Rule(r"\bRef\.?(?=\s(?:physician|phys|source|provider|MD)\b)", "referring", needs="ref", flags=re.I),
+    _Rule(r"\bSect\.?(?=\sSite\b)", "section", needs="sect"),
+    _Rule(r"(?<=Site )PCs\b|(?<=Designation )PCs\b", "pieces", needs="pcs"),
+    _Rule(r"(?<=\d[:.)] )SP(?=:)", "specimen", needs="sp:"),
     # H&E as scanners read it, and the stain's number of slides
     _Rule(r"(?<!\w)HIE(?=\sx\s?[\dlI])", "hematoxylin and eosin", needs="hie x"),
     # R>L, L = R; R-sided and L-arm, which are one token
@@ -436,7 +487,11 @@ _RULES = _Rules(
     # T98.6, t102, BP120/80, HR72, RR16, CN7
     _Rule(r"(?<!\w)[Tt](?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))", _fever_or_not, needs="t0"),
     _Rule(r"(?<!\w)BP(?=\d{2,3}/\d{2,3}\b)", "blood pressure", needs="bp0"),
-    _Rule(r"(?<!\w)HR(?=\d{2,3}\b)", "heart rate", needs="hr0"),
+    _Rule(
+        r"(?<!\w)HR(?=\d{2,3}\b)|(?<![\w/])(?<!\d\s)HR(?=:? \d{2,3}(?![\w/.-]))",
+        "heart rate",
+        needs="hr0|hr 0|hr: 0",
+    ),
     _Rule(r"(?<!\w)RR(?=\d{1,2}\b)", "respiratory rate", needs="rr0"),
     _Rule(r"(?<!\w)CN(?=(?:[2-9]|1[0-2])\b)", "cranial nerve", needs="cn0"),
     # 5.7 (H), 131 L: values out of range

@@ -148,6 +148,11 @@ _BRAND_BEFORE = re.compile(r"[a-z,][ ][A-Z][a-z]{4,}-$|\b[A-Z][a-z]+-[A-Z]-$")
 _SLEEP_AID_BEFORE = re.compile(
     r"\b(?:Advil|Aleve|Bayer|Benadryl|Excedrin|Motrin|Ny[Qq]uil|Tylenol|Unisom)[ ]$"
 )
+_STRAIN_FOLLOWS = re.compile(r"\s27/3\b")
+_LETTERS_BEFORE, _LETTERS_FOLLOW = (
+    re.compile(r"(?<!\S)(?:[A-Z] ){1,4}$"),
+    re.compile(r"(?: [A-Z]){1,4}(?![\w/])"),
+)
 _YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}(?:(?:dd|mm)[/,. -]{1,2})?yy", re.IGNORECASE)
 _TIMES_BEFORE = re.compile(r"\d[ ]?[xX×][ ]?$")
 _TIMES_FOLLOWS = re.compile(r"[ ]?[xX×][ ]?\d")
@@ -161,7 +166,7 @@ _CITY_BEFORE = re.compile(
 )
 _STATE_ENDS = re.compile(r"[.,;)]|\s*$|[ ](?:and|by|for|on|since|to|where|who|with)\b")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
-_PREFIXES = frozenset("bi co de endo ex mid mis neo non pre pro re sub un".split())
+_PREFIXES = frozenset("neuro bi co de endo ex mid mis neo non pre pro re sub un".split())
 _REST_FOLLOWS = re.compile(r"-(?!ox)[a-zB]")  # "co-worker", "pro-BNP"; "co-oximetry" is of carbon monoxide
 _REST_IN_CAPITALS_FOLLOWS = re.compile(r"-(?!OX)[A-Z]{4}")  # "RE-LIGHT"
 _VERB_BEFORE = re.compile(
@@ -329,6 +334,12 @@ class LookAlikes:
             or (may_be_counted and _SMALL_NUMBER_BEFORE.search(before))
         )
 
+    def _is_spaced_out(self, written: Written) -> bool:
+        """ "L M P: 10/16" is one short form of three letters."""
+        before = _LETTERS_BEFORE.search(self._before(written))
+        after = _LETTERS_FOLLOW.match(self._text, written.end)
+        return sum(len(each[0]) for each in (before, after) if each) > 3
+
     def _ends_a_code(self, written: Written) -> bool:
         """ "Lot 0262AA"."""
         return not written.may_be_unit and _CODE_BEFORE.search(self._before(written)) is not None
@@ -493,6 +504,8 @@ def _rules_of(stem: str) -> tuple[_Rule, ...]:
         # "dressed with Op-Site"
         (_beside(before=_IN_SENTENCE_BEFORE, after=_BRAND_FOLLOWS), stem[0].isupper() and stem[1:].islower()),
         (_beside(before=_SLEEP_AID_BEFORE), stem == "PM"),  # "Tylenol PM"
+        (_beside(after=_STRAIN_FOLLOWS), stem == "RA"),  # "rubella virus vaccine (Wistar RA 27/3)"
+        (LookAlikes._is_spaced_out, len(stem) == 1),
         (_beside(before=_WEB_NAME_BEFORE), stem in _WEB_ENDINGS),
         (LookAlikes._masks_name, stem == "ABC"),
         # "M.R., M.D."

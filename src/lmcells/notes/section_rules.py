@@ -57,7 +57,7 @@ _ASIDE = re.compile(r"\([^()]*\)?")
 _COLUMNS = re.compile(r"\t|[ ]{3}")
 _SIGNATURE_OR_VALUE = re.compile(r",[ ]?[A-Za-z.]{1,6}$|[=<>]")
 _NUMBER_FOLLOWS = re.compile(r"[ \t]*+[<>~=+-]?\d(?!\d?[.)](?!\d))")  # but not a list number
-_SECOND_LABEL = re.compile(r"^[ \t]*B[ \t]?[:.)]", re.MULTILINE)  # of a list
+_BESIDE_ASSESSMENT = frozenset({"SUBJECTIVE", "OBJECTIVE", "PLAN"})
 _DASH = re.compile(r"[ \t]+-{1,3}[ \t]+|-{1,3}[ \t]+|[ \t]*(?:--|[–—])[ \t]*")  # "PLAN - rest"
 _SPACE = re.compile(r" +")
 _AFTER_SENTENCE = re.compile(
@@ -342,11 +342,11 @@ def _choose(text: str, candidates: list[_Candidate], layout: _Layout) -> list[He
     """Decide in order, by the layout of the note and the current section."""
     headers: list[Header] = []
     open_section = ""
-    is_list = _SECOND_LABEL.search(text) is not None
+    is_soap = any(candidate.label.name in _BESIDE_ASSESSMENT for candidate in candidates)
     for candidate in candidates:
         label = candidate.label
-        if is_list and candidate.raw == "A":
-            continue  # the first specimen, not the assessment
+        if candidate.raw == "A" and not is_soap:
+            continue  # the first specimen of a list
         is_header = _is_known_header if label.known else _is_unknown_header
         if candidate.in_line:
             is_header = _is_header_in_line
