@@ -234,6 +234,13 @@ def _because_of(match: re.Match[str]) -> str | None:
     return "secondary to" if before is not None and before[1].lower() not in _NO_EFFECTS else None
 
 
+def _increased(match: re.Match[str]) -> str | None:
+    """ "temp inc to 103"; not incontinent ("inc of urine"), an incision ("inc c/d/i") or incomplete ("inc RBBB")."""
+    text = match.string
+    before = _NOT_INCREASED_BEFORE.search(text, max(0, match.start() - 16), match.start())
+    return None if before or _NOT_INCREASED_FOLLOWS.match(text, match.end()) else "increased"
+
+
 def _glued(match: re.Match[str]) -> str | None:
     """ "10d" is "days", "5y" is "years"; not "2d" and "3d", unless a time is meant."""
     if match["unit"] == "d" and match["n"] in ("2", "3") and not _is_time(match):
@@ -284,6 +291,16 @@ _NO_EFFECTS = frozenset(
     "reflexes scheduled score seen since started strength test than the through till to until vaccinated was were with "
     "mon monday tue tues tuesday wed wednesday thu thurs thursday fri friday sat saturday sun sunday".split()
 )
+_NOT_INCREASED_BEFORE = re.compile(
+    r"\b(?:pt|patient|is|was|remains|urin\w*|bladder|bowel|stool|fecal|stress|urge|abd\w*|midline|surgical|sternal|lap|"
+    r"inguinal|left|right|[rl]t?|hip|knee|chest)\s$",
+    re.I,
+)
+_NOT_INCREASED_FOLLOWS = re.compile(
+    r"\.?\s(?:of\s(?:urine|bladder|bowel|stool|fec|b\b|both)|sites?\b|c/d/i|cdi\b|heal|clean|dry|intact|open|line|clos|well|"
+    r"looks|care\b|drain|staples|sutur|spiro|[rl]?bbb\b|ab\b|abort|emptying|fracture|fx\b|x\s?\d|is\b|was\b)",
+    re.I,
+)
 _PARTS = {"7": "day", "52": "week", "12": "month"}
 _SIDES = {"R": "right", "L": "left"}
 _SIDED = (
@@ -307,13 +324,6 @@ _DAY = r"(?:yester|to|(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,5})(?:day|morrow)?"
 _BY_LAPAROSCOPE = (
     "adjustable|append|appy|assisted|band|bypass|chole|colect|cystect|fundoplication|gastr|hernia|hyster|ligation|"
     "myomect|nephrect|nissen|oophorect|ovarian|prostatect|roux|salping|sigmoid|sleeve|splenect|tubal"
-)
-_INCREASES = (
-    "to|in|by|from|temp|bp|hr|rr|t[ \\d]|wbc|esr|sed|pulse|resp|heart|pain|swell|red|warm|fever|heat|liver|lft|sgot|"
-    "sgpt|alt|ast|bili|chol|prot|creat|cpk|ldh|serum|cry|fuss|irritab|sleep|letharg|fatigue|weak|itch|rash|sore|tender|"
-    "bruis|edema|sob|wob|o2|tone|size|number|dose|sever|fluid|appetite|thirst|dyspnea|cough|sputum|secretion|anxi|"
-    "agitat|confus|lactate|trop|glucose|insulin|volume|activ|wt|weight|risk|need|use|intake|output|icp|press|skin|body|"
-    "\\d{2,3}"
 )
 _NUMBER = rf"(?P<n>\d{{1,2}}{_RANGE}?)"
 _RULES = _Rules(
@@ -441,10 +451,8 @@ _RULES = _Rules(
         needs="lymph 0|lymphs 0|lymph: 0",
         flags=re.I,
     ),
-    # temp inc to 103, inc redness; not "inc of urine" and "inc c/d/i"
-    _Rule(
-        rf"(?<![\w/])inc(?=\.?\s(?i:{_INCREASES}))|(?<=temp )inc\b|(?<=BP )inc\b", "increased", needs="inc "
-    ),
+    # temp inc to 103, inc redness
+    _Rule(r"(?<!\w)inc(?=\.?\s\w)|(?<=[a-zP] )inc(?=[;,])", _increased, needs="inc |inc;|inc,"),
     # rx w/Tylenol; exp 8/4/06, exp date; serous otitis med; x/ fever; given 02
     _Rule(
         r"(?<!\breaction )(?<!similar )(?<!same )\brx(?=\s?(?:w/|with\b))",
