@@ -1,22 +1,19 @@
-"""Counted forms: short forms with a value, expanded by a small grammar instead of an inventory.
+"""Finding what the rules of `lmcells.expansion.grammar_rules` read: counted forms, joined forms and codes.
 
-    q4-6h -> every 4-6 hours    x3 -> times three    x 7-10 days -> for 7-10 (days)    A&Ox3 -> alert and oriented ...
-    G3P2012 -> gravida 3 para 2012    POD#3 -> postoperative day 3    D5W -> 5% dextrose in water    27yo -> year old
-
-Joined forms as well: w/ fever, p/vax, p/1st, R>L, R-sided. What one pattern says for certain of single letters: vital
-signs beside others (P88 R20), values out of range (5.7 (H)). Codes that nobody spells out (pT3a, L5, CD20) are expanded
-on request.
+A rule is tried only near what it needs: a text is reduced to few characters and searched for all needs at once.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-# A rule is tried only where the text, reduced to these characters (one digit, one space, no case), has what it needs.
+from lmcells.expansion.grammar_rules import CODES, COUNTED, Rule
+
+# A text is reduced to these characters: one digit, one space, no case.
 _CHARACTERS = "\0abcdefghijklmnopqrstuvwxyz0 ./#(&+,-)×"
 _PLAIN = bytes(
     max(0, _CHARACTERS.find("0" if each.isdigit() else " " if each.isspace() else each.lower()))
@@ -27,10 +24,6 @@ _LOOK_BACK, _LOOK_AHEAD = 16, 32  # characters of a match on either side of wher
 _LATEST = 2  # characters from there to the latest start of a match
 _CODE_REACH = 40  # characters before a short form that may belong to a code
 _OPENING = 2_000  # characters of a note in which its patient is named
-_NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-_PERIODS = {"h": "hour", "d": "day", "w": "week", "mo": "month", "min": "minute", "y": "year", "s": "second"}
-_PERIOD = r"(?:hours?|hrs?|days?|weeks?|wks?|months?|mos?|years?|yrs?|minutes?|mins?|seconds?|secs?)"
-_RANGE = r"(?:\s?(?:[-–]|to)\s?\d{1,3})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,46 +35,13 @@ class Counted:
     long_form: str
 
 
-class _Rule:
-    """A pattern, and its reading: a template, or a function that returns None if the match is something else.
-
-    Each match contains one of `needs`, separated by "|"; `group` is the part that is expanded.
-    """
-
-    def __init__(
-        self,
-        pattern: str,
-        read: Callable[[re.Match[str]], str | None] | str,
-        *,
-        needs: str,
-        group: int | str = 0,
-        flags: int = 0,
-    ) -> None:
-        self.pattern = re.compile(pattern, flags)
-        self.read = (lambda match: match.expand(read)) if isinstance(read, str) else read
-        self.needs = [_plain(need) for need in needs.split("|")]
-        self.group = group
-
-    def near(self, text: str, needed: list[int]) -> Iterator[Counted]:
-        """Yield the rule's matches near these positions of its needs, in order."""
-        done = 0
-        for start in needed:
-            for match in self.pattern.finditer(text, max(done, start - _LOOK_BACK), start + _LOOK_AHEAD):
-                if match.start() > start + _LATEST:
-                    break
-                done = match.end()
-                long_form = self.read(match)
-                if long_form is not None:
-                    yield Counted(match.start(self.group), match.end(self.group), long_form)
-
-
 class _Rules:
     """Rules, with a table of the three characters that their needs begin with."""
 
-    def __init__(self, *rules: _Rule) -> None:
+    def __init__(self, rules: Sequence[Rule]) -> None:
         self._needs: dict[int, list[tuple[int, bytes]]] = {}  # by the number of these three
         for at, rule in enumerate(rules):
-            for need in rule.needs:
+            for need in map(_plain, rule.needs):
                 for third in need[2:3] or range(_N):
                     number = int(_triples(bytes([*need[:2], third]))[0])
                     self._needs.setdefault(number, []).append((at, need))
@@ -99,7 +59,20 @@ class _Rules:
                 if plain.startswith(need, start):
                     found.setdefault(rule, []).append(start)
         for rule in sorted(found):
-            yield from self._rules[rule].near(text, found[rule])
+            yield from _matches(self._rules[rule], text, found[rule])
+
+
+def _matches(rule: Rule, text: str, needed: list[int]) -> Iterator[Counted]:
+    """Yield the rule's matches near these positions of its needs, in order."""
+    done = 0
+    for start in needed:
+        for match in rule.pattern.finditer(text, max(done, start - _LOOK_BACK), start + _LOOK_AHEAD):
+            if match.start() > start + _LATEST:
+                break
+            done = match.end()
+            long_form = rule.read(match)
+            if long_form is not None:
+                yield Counted(match.start(rule.group), match.end(rule.group), long_form)
 
 
 def _plain(text: str) -> bytes:
@@ -112,14 +85,17 @@ def _triples(plain: bytes) -> npt.NDArray[np.uint16]:
     return (characters[:-2] * _N + characters[1:-1]) * _N + characters[2:]
 
 
+_FIND_COUNTED, _FIND_CODES = _Rules(COUNTED), _Rules(CODES)
+
+
 def find_counted(text: str) -> list[Counted]:
     """Return the counted forms of a text, in order, without overlaps."""
-    return _without_overlaps(_RULES(text))
+    return _without_overlaps(_FIND_COUNTED(text))
 
 
 def find_codes(text: str) -> list[Counted]:
     """Return the codes of a text: stages, vertebrae, cell-surface markers."""
-    return _without_overlaps(_CODES(text))
+    return _without_overlaps(_FIND_CODES(text))
 
 
 def is_code(text: str, start: int, end: int) -> bool:
@@ -153,408 +129,6 @@ def _without_overlaps(found: Iterator[Counted]) -> list[Counted]:
     return kept
 
 
-def _plural(count: str, noun: str) -> str:
-    return f"{count} {noun}" if count == "1" else f"{count} {noun}s"
-
-
-def _every(match: re.Match[str]) -> str:
-    unit = match["unit"].lower()
-    period = next(
-        name for key, name in sorted(_PERIODS.items(), key=lambda pair: -len(pair[0])) if unit.startswith(key)
-    )
-    return f"every {_plural(_counted(match), period)}"
-
-
-def _counted(match: re.Match[str]) -> str:
-    """Return a number or a range: "4-6" of "4 to 6"."""
-    return re.sub(r"\s?(?:[-–]|to)\s?", "-", match["n"])
-
-
-def _in_words(count: int) -> str:
-    return _NUMBER_WORDS[count] if count < len(_NUMBER_WORDS) else str(count)
-
-
-def _numbers(match: re.Match[str]) -> str:
-    return "numbers" if match[0].endswith("s") else "number"
-
-
-def _times(match: re.Match[str]) -> str | None:
-    first, *last = map(int, _counted(match).split("-"))
-    if last and last[0] <= first:
-        return None  # a suture: 3-0
-    return f"times {' to '.join(_in_words(each) for each in (first, *last))}"
-
-
-def _gravida(match: re.Match[str]) -> str:
-    read = f"gravida {match['g']} para {match['p']}"
-    return read + (f" abortus {match['a']}" if match["a"] else "")
-
-
-def _dextrose(match: re.Match[str]) -> str:
-    in_what = {"w": "water", "ns": "normal saline", "lr": "lactated Ringer's", "rl": "Ringer's lactate"}
-    base = match["base"].lower().replace(" ", "")
-    half = "half " if match["half"] else ""
-    return f"{match['n']}% dextrose in {half}{in_what[base]}"
-
-
-def _fever_or_not(match: re.Match[str]) -> str | None:
-    degrees = float(match["n"])
-    return "temperature" if 34 <= degrees <= 43 or 93 <= degrees <= 109 else None
-
-
-def _flag(match: re.Match[str]) -> str | None:
-    """ "5.7 (H)" and "131 L" are out of range; "110 (L), 120 (R)" are sides, and "120 H" is a time."""
-    text, number = match.string, float(match["n"])
-    ends = (_FLAG_ENDS if match["open"] else _VALUE_ENDS).match(text, match.end())
-    if ends is None or (not match["open"] and number < 100):
-        return None
-    if match["flag"] == "H":
-        return None if number % 12 == 0 and not match["open"] else "high"
-    around = text[max(0, match.start() - _SIDES_REACH) : match.end() + _SIDES_REACH]
-    is_side = _OTHER_SIDE.search(around) or (match["open"] and number.is_integer() and number < 20)
-    return None if is_side else "low"
-
-
-def _vital_sign(match: re.Match[str]) -> str | None:
-    before = match.string[max(0, match.start() - _VITAL_SIGNS_REACH) : match.start()]
-    is_one = _VITAL_SIGN_BEFORE.search(before) or _VITAL_SIGN_FOLLOWS.match(match.string, match.end())
-    return _VITAL_SIGNS[match[0]] if is_one else None
-
-
-def _period_of(match: re.Match[str]) -> str | None:
-    is_time = _follows_for(match) or _LATER_FOLLOWS.match(match.string, match.end())
-    if match["parts"] != "52" and not is_time:
-        return None  # a fraction or a date
-    return _plural(match["n"], _PARTS[match["parts"]])
-
-
-def _because_of(match: re.Match[str]) -> str | None:
-    """ "AKI 2/2 sepsis"; not a date ("seen 2/2 with", "2/2 and"), nor a part ("in 2/2 nodes", "pupils 2/2")."""
-    before = _WORD_BEFORE_BECAUSE.search(match.string, max(0, match.start() - 24), match.start())
-    return "secondary to" if before is not None and before[1].lower() not in _NO_EFFECTS else None
-
-
-def _increased(match: re.Match[str]) -> str | None:
-    """ "temp inc to 103"; not incontinent ("inc of urine"), an incision ("inc c/d/i") or incomplete ("inc RBBB")."""
-    text = match.string
-    before = _NOT_INCREASED_BEFORE.search(text, max(0, match.start() - 16), match.start())
-    return None if before or _NOT_INCREASED_FOLLOWS.match(text, match.end()) else "increased"
-
-
-def _glued(match: re.Match[str]) -> str | None:
-    """ "10d" is "days", "5y" is "years"; not "2d" and "3d", unless a time is meant."""
-    if match["unit"] == "d" and match["n"] in ("2", "3") and not _is_time(match):
-        return None
-    return _PERIODS[match["unit"]] + ("" if match["n"] == "1" else "s")
-
-
-def _follows_for(match: re.Match[str]) -> bool:
-    """Whether "for", "past", "since" or the like is before it."""
-    return _BEFORE_PERIOD.search(match.string, max(0, match.start() - 7), match.start()) is not None
-
-
-def _is_time(match: re.Match[str]) -> bool:
-    return _follows_for(match) or _AGO_FOLLOWS.match(match.string, match.end()) is not None
-
-
-def _aged(match: re.Match[str]) -> str:
-    """ "27yo" is "year old", "6 mo old" is "month", "6mo M" is "month old", and "6 mo" is "months"."""
-    unit = {"y": "year", "m": "month", "w": "week", "d": "day"}[match["unit"].lower()]
-    if match["old"] is not None:
-        return unit
-    if match["age"].lower().startswith("mo") and (_is_time(match) or not _is_of_person(match)):
-        return unit if match["n"] == "1" else f"{unit}s"
-    return f"{unit} old"
-
-
-def _is_of_person(match: re.Match[str]) -> bool:
-    aged = _AGE_BEFORE.search(match.string, max(0, match.start() - 8), match.start())
-    return aged is not None or _PERSON_FOLLOWS.match(match.string, match.end()) is not None
-
-
-def _after_or_with(match: re.Match[str]) -> str:
-    ordinals = {"1st": "first", "2nd": "second", "3rd": "third"}
-    return f"{'with' if match['word'] == 'w' else 'after'} {ordinals.get(match['n'], match['n'])}"
-
-
-_AGO_FOLLOWS = re.compile(r"\s(?:later|ago|post|prior|after|of|hx|history)\b|\sp/", re.I)
-_LATER_FOLLOWS = re.compile(r"\s(?:later|ago|hx|history)\b", re.I)
-_AGE_BEFORE = re.compile(r"\baged?\s$", re.I)
-_PERSON_FOLLOWS = re.compile(
-    r"[\s-]{0,2}(?:[MF]\b|(?:male|female|boy|girl|infant|child|baby|pt|patient|ex-|who|brought|presents)(?!\w))",
-    re.I,
-)
-_BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every)\s$", re.I)
-_WORD_BEFORE_BECAUSE = re.compile(r"([A-Za-z]{2,}[A-Za-z\d-]*)\)?\s$")
-_NO_EFFECTS = frozenset(
-    "and are at began by date dated day done for from given grade has in is last near of on or pulses pupils received "
-    "reflexes scheduled score seen since started strength test than the through till to until vaccinated was were with "
-    "mon monday tue tues tuesday wed wednesday thu thurs thursday fri friday sat saturday sun sunday".split()
-)
-_NOT_INCREASED_BEFORE = re.compile(
-    r"\b(?:pt|patient|is|was|remains|urin\w*|bladder|bowel|stool|fecal|stress|urge|abd\w*|midline|surgical|sternal|lap|"
-    r"inguinal|left|right|[rl]t?|hip|knee|chest)\s$",
-    re.I,
-)
-_NOT_INCREASED_FOLLOWS = re.compile(
-    r"\.?\s(?:of\s(?:urine|bladder|bowel|stool|fec|b\b|both)|sites?\b|c/d/i|cdi\b|heal|clean|dry|intact|open|line|clos|well|"
-    r"looks|care\b|drain|staples|sutur|spiro|[rl]?bbb\b|ab\b|abort|emptying|fracture|fx\b|x\s?\d|is\b|was\b)",
-    re.I,
-)
-_PARTS = {"7": "day", "52": "week", "12": "month"}
-_SIDES = {"R": "right", "L": "left"}
-_SIDED = (
-    "sided?|arm|leg|shoulder|knee|hip|hand|foot|thigh|ankle|wrist|elbow|eye|ear|breast|lung|deltoid|chest|facial|neck|"
-    "flank|groin|calf|forearm|finger|thumb|toe|heel|buttock|upper|lower|lateral|medial"
-)
-_VITAL_SIGNS = {"P": "pulse", "R": "respiratory rate"}
-_BEFORE_VALUE = "|".join(f"{letter}{sign}0" for letter in "pr" for sign in ("", " ", ":", ": ", "-", " - "))
-_VALUE = r"[ :=-]{0,3}\d{2,3}"
-_VITAL_SIGN = (
-    rf"(?:(?:BP|HR|RR|P|R|SpO2|O2|[Pp]ulse){_VALUE}|(?:T|[Tt]emp)[ :=-]{{0,2}}(?:3[4-9]|4[0-3]|9\d|10\d))"
-)
-_VITAL_SIGNS_REACH = 36  # characters: "P 72 and regular, R 14"
-_VITAL_SIGN_BEFORE = re.compile(rf"(?<!\w){_VITAL_SIGN}[^\n:]{{0,24}}$")
-_VITAL_SIGN_FOLLOWS = re.compile(rf"{_VALUE}[^\n\w:][^\n:]{{0,12}}(?<!\w){_VITAL_SIGN}")
-_VALUE_ENDS = re.compile(r"[,;]|\.\s|\.?[ \t]*(?:\n|$)")
-_FLAG_ENDS = re.compile(_VALUE_ENDS.pattern + r"|[ ][A-Z%]")
-_SIDES_REACH = 30  # characters on either side of "(L)"
-_OTHER_SIDE = re.compile(r"(?<!\w)R(?![\w/])")
-_DAY = r"(?:yester|to|(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,5})(?:day|morrow)?"
-_BY_LAPAROSCOPE = (
-    "adjustable|append|appy|assisted|band|bypass|chole|colect|cystect|fundoplication|gastr|hernia|hyster|ligation|"
-    "myomect|nephrect|nissen|oophorect|ovarian|prostatect|roux|salping|sigmoid|sleeve|splenect|tubal"
-)
-_NUMBER = rf"(?P<n>\d{{1,2}}{_RANGE}?)"
-_RULES = _Rules(
-    # q6h, q.1h., q 4-6 hours, q2wk; 4hrly
-    _Rule(
-        rf"(?<![\w.])q\.?\s?{_NUMBER}\s?(?P<unit>{_PERIOD}|[dhw])(?![a-z])(?:\.(?!\w))?",
-        _every,
-        needs="q0|q.0|q 0|q. 0",
-        flags=re.I,
-    ),
-    # q2 turns, q15 checks; q.8, q6
-    _Rule(
-        r"(?<![\w.])q\.?\s?(?P<n>1|2|3|4|6|8|12|24|15|30)"
-        r"(?=\s(?:accuchecks?|atc|checks?|ivp?|labs?|monitor\w*|neuro|oral|po|prn|suction\w*|turns?|vitals?|vs|x)\b)",
-        lambda m: f"every {m['n']} {'minutes' if m['n'] in ('15', '30') else 'hours'}",
-        needs="q0|q.0|q 0|q. 0",
-        flags=re.I,
-    ),
-    _Rule(
-        r"(?<![\w.])(?:q\.\s?|(?:(?<=\d )|(?<=mg )|(?<=po ))q\s?)(?P<n>4|6|8|12|24)(?=[,;])",
-        r"every \g<n> hours",
-        needs="q0|q.0|q 0|q. 0",
-    ),
-    _Rule(
-        rf"(?<![\w.]){_NUMBER}\s?-?(?P<unit>h)(?:r|ou?r)?ly\b", _every, needs="hrly|hourly|hly", flags=re.I
-    ),
-    # x3/7, x 2/52
-    _Rule(
-        r"[xX](?<!\w[xX])\s?(?P<n>\d{1,2})/(?P<parts>7|52|12)(?![/\d])",
-        lambda m: f"for {_plural(m['n'], _PARTS[m['parts']])}",
-        needs="x0|x 0",
-        flags=re.I,
-    ),
-    # x3, x 7-10 days; not 4 x 3 cm, 3"x2", "x 6 .8 cm", 10^9, nor a block "x 1 D"
-    _Rule(
-        rf"[xX](?<!\w[xX])\s?(?P<n>\d{{1,3}}(?:\.\d|\s1/2)?{_RANGE}?)(?=\s?(?:{_PERIOD}|doses?|nights?|(?-i:[dhw]))\b)",
-        lambda m: f"for {_counted(m)}",
-        needs="x0|x 0",
-        flags=re.I,
-    ),
-    _Rule(
-        r"[xX](?<!\w[xX])(?<!\d\s[xX])(?<!\d[\"”″][xX])(?<!\d[\"”″]\s[xX])(?:(?<=x)|(?<=[A-Z]{2}\sX)|\s)\s?(?P<n>\d{1,3}(?:[-–]\d{1,3})?)"
-        r"(?![\w%/^]|\s?\.\d|[-–]\d|\s?(?:x|cm|em|mm|mg|ml|by|inch|inches)\b)",
-        _times,
-        needs="x0|x 0",
-    ),
-    _Rule(
-        r"(?<!\w)(?:AA&?O|A\s?&\s?O|A/O|AO|A\+O)\s?[x×]\s?(?P<n>[1-4])\b",
-        lambda m: f"alert and oriented {_times(m)}",
-        needs="ox0|ox 0|o x0|o x 0|o×0|o ×0",
-        flags=re.I,
-    ),
-    _Rule(
-        # Not "rotavirus G3 G4 P1", its serotypes.
-        r"\bG(?<!G\d\sG)(?P<g>\d{1,2})\s?,?\s?P\s?(?P<p>\d{1,4}(?:-\d){0,3})(?:\s?,?\s?A[bB]?(?P<a>\d))?(?![\w[])",
-        _gravida,
-        needs="g0",
-    ),
-    _Rule(
-        r"\bE(?P<e>[1-4])\s?V(?P<v>[1-5T])\s?M(?P<m>[1-6])\b",
-        lambda m: f"eyes {m['e']} verbal {m['v'] if m['v'].isdigit() else 'intubated'} motor {m['m']}",
-        needs="e0v|e0 v",
-        flags=re.I,
-    ),
-    _Rule(r"\bC(?P<c>\d{1,2})D(?P<d>\d{1,2})\b", r"cycle \g<c> day \g<d>", needs="c0d|c00d"),
-    _Rule(r"\bPOD\s?#?\s?(?P<n>\d{1,3})\b", r"postoperative day \g<n>", needs="pod"),
-    _Rule(r"\bHD(?:\s?#\s?)?(?P<n>\d{1,3})\b", r"hospital day \g<n>", needs="hd#|hd #|hd0"),
-    _Rule(r"\bDOL\s?#?\s?(?P<n>\d{1,3})\b", r"day of life \g<n>", needs="dol"),
-    _Rule(
-        r"\bD\s?(?P<n>5|10|20|50)\s?(?P<half>(?:1/2|½|0?\.45%?)\s?)?(?P<base>W|NS|LR|RL)\b",
-        _dextrose,
-        needs="d0w|d00w|d0n|d00n|d0l|d0 0/0|d0 n|d00 w|d0 w",
-    ),
-    # 27yo, 45 y/o M, 9 mo old, 4 1/2 mo old
-    _Rule(
-        r"(?P<n>\d(?:(?<![\w./-]\d)|(?<=\s1/2))\d{0,2})\s?-?(?P<age>(?!mom\b)(?P<unit>[ymwd])[./]?o\.?)"
-        r"(?=[MF]?(?!\w))(?P<old>(?=[\s-]+old\b))?",
-        _aged,
-        needs="0yo|0 yo|0-yo|0y/o|0 y/o|0y.o|0 y.o|0mo|0 mo|0-mo|0m/o|0 m/o|0wo|0do",
-        group="age",
-        flags=re.I,
-    ),
-    _Rule(
-        r"\d(?<![\w./-]\d)\d{0,2}\s?-?(?:y\.?o\.?|y/o|yr old|year old|year-old)\s?(?P<sex>[MF])(?!\w)",
-        lambda m: {"M": "male", "F": "female"}[m["sex"]],
-        needs="yom|yof|yo m|yo f|y/o m|y/o f|y.o. m|y.o. f|old m |old f |old m,|old f,",
-        group="sex",
-    ),
-    # 2u, 10d, 5y
-    _Rule(r"(?<![\w.-])\d{1,3}(?:,\d{3})?\s?(?P<u>u)(?![\w/'-])", "units", needs="0u|0 u", group="u"),
-    _Rule(r"(?<![\w./,-])(?P<n>\d{1,3})(?P<unit>[dwy])(?![\w/'-])", _glued, needs="0d|0w|0y", group="unit"),
-    # w/ fever, w/fever, w/t102, /w fever, p/vax, p/1st
-    _Rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b|t\d)(?!in\b|out\b|wo\b)", "with", needs="w/", flags=re.I),
-    _Rule(r"(?<=\s)/w(?=\s)", "with", needs=" /w "),
-    _Rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2}|\s\d)|P/(?=\s?[a-z]{3}))", "after", needs="p/"),
-    _Rule(r"(?<![\w/&])(?P<word>[wp])/(?P<n>\d+(?:st|nd|rd|th)?)", _after_or_with, needs="w/0|p/0"),
-    # this am, the next a.m., q pm; "I am" is none
-    _Rule(
-        rf"\b(?:each|early|every|following|in|in the|late|next|q\.?|that|the|this|until|(?i:{_DAY})\.?)\s"
-        r"(?P<half>[ap]\.?m\b(?:\.(?=\s?[a-z,;]))?)(?![\w'’])",
-        lambda m: "morning" if m["half"].startswith("a") else "evening",
-        needs=" am| a.m| pm| p.m",
-        group="half",
-    ),
-    # q. weekly, q am, q other day
-    _Rule(
-        rf"(?<![\w.])q\.?(?=\s(?:daily|weekly|monthly|yearly|morning|evening|night|bedtime|other|[ap]\.?m\b|{_DAY})(?!\w))",
-        "every",
-        needs="q |q. ",
-        flags=re.I,
-    ),
-    # lap cholecystectomy; "sponge, lap and needle counts"
-    _Rule(rf"\blap\.?(?=\s(?:{_BY_LAPAROSCOPE}))", "laparoscopic", needs="lap ", flags=re.I),
-    _Rule(
-        r"\blap(?=\s(?:sponges?|pads?|packs?|tapes?|counts?)\b|,?\s(?:and\s)?(?:needle|instrument)s?\b)",
-        "laparotomy",
-        needs="lap |lap,",
-        flags=re.I,
-    ),
-    # platelets 196K, lymph 20
-    _Rule(r"(?<![\w.#])\d{3}(?P<k>K)(?!\w)", "thousand", needs="000k", group="k"),
-    _Rule(
-        r"\blymphs?(?=[ :]\s?\d{1,2}(?:[%.,;\s]|$))",
-        "lymphocytes",
-        needs="lymph 0|lymphs 0|lymph: 0",
-        flags=re.I,
-    ),
-    # temp inc to 103, inc redness
-    _Rule(r"(?<!\w)inc(?=\.?\s\w)|(?<=[a-zP] )inc(?=[;,])", _increased, needs="inc |inc;|inc,"),
-    # rx w/Tylenol; exp 8/4/06, exp date; serous otitis med; x/ fever; given 02
-    _Rule(
-        r"(?<!\breaction )(?<!similar )(?<!same )\brx(?=\s?(?:w/|with\b))",
-        "treated",
-        needs="rx w",
-        flags=re.I,
-    ),
-    _Rule(r"\bexp\.?(?=\s?(?:dates?\b|:?\s?\d{1,2}/\d))", "expiration", needs="exp|exp.", flags=re.I),
-    _Rule(r"(?<=otitis )med\b", "media", needs="med"),
-    _Rule(r"(?<=\s)x/(?=\s|for\b)", "except", needs=" x/"),
-    _Rule(
-        r"(?:(?<=given )|(?<=recvd )|(?<=on )|(?<=w/)|(?<=with )|(?<=and )|(?<=& ))02(?![\w/.:-]|\s?[A-Z][a-z]{2}\b)"
-        r"|(?<![\w/.:-])02(?=\s(?:sats?|was|per|via|by|mask|therapy|tank)\b)",
-        "oxygen",
-        needs="00",
-    ),
-    # vomited 3x, 6-7x; not 2x3 cm, 10x lens
-    _Rule(
-        r"(?<![\w./-])\d{1,2}(?:-\d{1,2})?(?P<x>[xX])(?![\w/]|\s?\d|\s(?:field|high|lens|magn|objective|power))",
-        "times",
-        needs="0x",
-        group="x",
-    ),
-    # No.4, batch nos. 044A21A
-    _Rule(r"(?<!\w)[Nn]o\.(?=\s?\d)", "number", needs="no.0|no. 0"),
-    _Rule(r"(?<=batch )nos?\b|(?<=lot )nos?\b|(?<=case )nos?\b", _numbers, needs="no", flags=re.I),
-    # Ref. Physician; Sect. Site, Site PCs; 1: SP: Left kidney, of pathology reports
-    _Rule(r"\bRef\.?(?=\s(?:physician|phys|source|provider|MD)\b)", "referring", needs="ref", flags=re.I),
-    _Rule(r"\bSect\.?(?=\sSite\b)", "section", needs="sect"),
-    _Rule(r"(?<=Site )PCs\b|(?<=Designation )PCs\b", "pieces", needs="pcs"),
-    _Rule(r"(?<=\d[:.)] )SP(?=:)", "specimen", needs="sp:"),
-    # H&E as scanners read it, and the stain's number of slides
-    _Rule(r"(?<!\w)HIE(?=\sx\s?[\dlI])", "hematoxylin and eosin", needs="hie x"),
-    # R>L, L = R; R-sided and L-arm, which are one token
-    _Rule(
-        rf"(?<![\w.'])[RL](?=\s?[<>=]\s?[RL]\b|[.-]\s?(?i:{_SIDED})\b)|(?<=[RL][<>=])[RL]\b",
-        lambda m: _SIDES[m[0]],
-        needs="r>l|l>r|r >|l >|r-|l-|r.|l.",
-    ),
-    # T98.6, t102, BP120/80, HR72, RR16, CN7
-    _Rule(r"(?<!\w)[Tt](?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))", _fever_or_not, needs="t0"),
-    _Rule(r"(?<!\w)BP(?=\d{2,3}/\d{2,3}\b)", "blood pressure", needs="bp0"),
-    _Rule(
-        r"(?<!\w)HR(?=\d{2,3}\b)|(?<![\w/])(?<!\d\s)HR(?=:? \d{2,3}(?![\w/.-]))",
-        "heart rate",
-        needs="hr0|hr 0|hr: 0",
-    ),
-    _Rule(r"(?<!\w)RR(?=\d{1,2}\b)", "respiratory rate", needs="rr0"),
-    _Rule(r"(?<!\w)CN(?=(?:[2-9]|1[0-2])\b)", "cranial nerve", needs="cn0"),
-    # 5.7 (H), 131 L: values out of range
-    _Rule(
-        r"(?<![\w#./-])(?P<n>[1-9]\d{0,3}(?:\.\d+)?|0\.\d+)\s?(?P<open>\()?(?P<flag>[HL])(?(open)\)|(?!\w))",
-        _flag,
-        needs="0h|0 h|0(h|0 (h|0l|0 l|0(l|0 (l",
-        group="flag",
-    ),
-    # P80 and R 16 beside another vital sign
-    _Rule(
-        rf"(?<!\w)[PR](?={_VALUE}(?![\d/]|\s?(?:mg|mcg|g|ml|mL|units?|cm|mm|%)(?!\w)))",
-        _vital_sign,
-        needs=_BEFORE_VALUE,
-    ),
-    # AKI 2/2 sepsis
-    _Rule(
-        r"(?<=\s)2/2(?=\s(?!(?:and|at|bilat\w*|blood|bottles?|but|by|cm|cultures?|he|i|in|is|it|left|lymph|nodes?|on|or|positive|"
-        r"pt|pts|right|samples?|sets?|she|specimens?|symmetric\w*|then|they|though|tubes?|was|were|when|which|with)\b)[a-z(])",
-        _because_of,
-        needs=" 0/0 ",
-        flags=re.I,
-    ),
-    # 39w2d, 28 w 5 d
-    _Rule(
-        r"(?<![\w./-])(?P<w>\d{1,2})\s?w(?:k|ks)?\s?(?P<d>[0-6])\s?d(?![\w/'-])",
-        lambda m: f"{_plural(m['w'], 'week')} {_plural(m['d'], 'day')}",
-        needs="0w0d|0w 0d|0 w 0d|0 w 0 d|0wk0d|0wk 0d|0 wk 0",
-        flags=re.I,
-    ),
-    # 2/52, for 3/7 and 6/12 as British notes count weeks, days and months; not "BP 90/52"
-    _Rule(
-        r"(?<![\w./])(?<!BP )(?<!BP: )(?P<n>[1-9](?:-\d{1,2})?|[1-3]\d(?:-\d\d)?)/(?P<parts>7|52|12)"
-        r"(?![/\d]|\.\d|\s?mm)",
-        _period_of,
-        needs="0/0",
-        flags=re.I,
-    ),
-)
-_REGIONS = {"C": "cervical", "T": "thoracic", "L": "lumbar", "S": "sacral"}
-_STAGED = {"T": "primary tumor", "N": "regional lymph nodes", "M": "distant metastasis"}
-_BY = {"p": "pathologic ", "c": "clinical ", "y": "post-therapy ", "": ""}
-_CODES = _Rules(
-    _Rule(
-        r"\b(?P<by>y?[pc]?)(?P<part>[TNM])(?P<n>[0-4][a-d]?|is|X|x)(?![\w-])",
-        lambda m: f"{_BY[m['by'][-1:]]}{_STAGED[m['part']]} {m['n']}",
-        needs="|".join(f"{part}{n}" for part in "tnm" for n in ("0", "is", "x")),
-    ),
-    _Rule(
-        r"\b(?P<region>[CTLS])(?P<n>\d{1,2})(?![\w.])",
-        lambda m: f"{_REGIONS[m['region']]} {m['n']}",
-        needs="c0|t0|l0|s0",
-    ),
-    _Rule(r"\bCD(?P<n>\d{1,3}[a-z]?)\b", r"cluster of differentiation \g<n>", needs="cd"),
-)
 _INITIALS = re.compile(r"\b(?:named|called|initials)\s([A-Z]\.[A-Z])\b")
 _NEVER = r"(?!)"
 _STAGE = r"(?:[0-4OoIiXxl][a-d]?\d?|is)"
