@@ -92,6 +92,11 @@ FORMS = pytest.mark.parametrize(
         ("98.6, T 98 HR-88, R - 18.", {"R": "respiratory rate"}),
         ("aspirin 100 q.8, then", {"q.8": "every 8 hours"}),
         ("Tylenol q6 prn, q8", {"q6": "every 6 hours"}),
+        ("exp n,v,d today, vitamin d, don't", {"n": "nausea", "v": "vomiting", "d": "diarrhea"}),
+        ("no n or v; a, n, o", {"n": "nausea", "v": "vomiting"}),
+        ("bp 136/76, p 84, r 18", {"p": "pulse", "r": "respiratory rate"}),
+        ("CBC, GS, UA; sputum GS grew", {"GS": "general screen"}),
+        ("PRE·OP diagnosis", {"PRE·OP": "preoperative"}),
         ("HIE x 1, neonatal HIE", {"HIE": "hematoxylin and eosin", "x 1": "times one"}),
     ],
 )

@@ -103,7 +103,7 @@ def _flag(match: re.Match[str]) -> str | None:
 def _vital_sign(match: re.Match[str]) -> str | None:
     before = match.string[max(0, match.start() - _VITAL_SIGNS_REACH) : match.start()]
     is_one = _VITAL_SIGN_BEFORE.search(before) or _VITAL_SIGN_FOLLOWS.match(match.string, match.end())
-    return _VITAL_SIGNS[match[0]] if is_one else None
+    return _VITAL_SIGNS[match[0].upper()] if is_one else None
 
 
 def _period_of(match: re.Match[str]) -> str | None:
@@ -196,7 +196,7 @@ _VITAL_SIGNS = {"P": "pulse", "R": "respiratory rate"}
 _BEFORE_VALUE = "|".join(f"{letter}{sign}0" for letter in "pr" for sign in ("", " ", ":", ": ", "-", " - "))
 _VALUE = r"[ :=-]{0,3}\d{2,3}"
 _VITAL_SIGN = (
-    rf"(?:(?:BP|HR|RR|P|R|SpO2|O2|[Pp]ulse){_VALUE}|(?:T|[Tt]emp)[ :=-]{{0,2}}(?:3[4-9]|4[0-3]|9\d|10\d))"
+    rf"(?:(?i:BP|HR|RR|P|R|SpO2|O2|pulse){_VALUE}|(?i:T|temp)[ :=-]{{0,2}}(?:3[4-9]|4[0-3]|9\d|10\d))"
 )
 _VITAL_SIGNS_REACH = 36  # characters: "P 72 and regular, R 14"
 _VITAL_SIGN_BEFORE = re.compile(rf"(?<!\w){_VITAL_SIGN}[^\n:]{{0,24}}$")
@@ -367,6 +367,27 @@ COUNTED = (
     Rule(r"\bSect\.?(?=\sSite\b)", "section", needs="sect"),
     Rule(r"(?<=Site )PCs\b|(?<=Designation )PCs\b", "pieces", needs="pcs"),
     Rule(r"(?<=\d[:.)] )SP(?=:)", "specimen", needs="sp:"),
+    # n,v,d: the letters beside each other; "n & v" is in the inventory
+    Rule(r"(?<![\w/'’.-])n(?=,\s?(?:v|d)\b|\sor\sv\b)", "nausea", needs="n,v|n, v|n,d|n or v"),
+    Rule(
+        r"(?:(?<=\bn,)|(?<=\bn, )|(?<=\bn or ))v\b(?![/'’.])|(?<![\w/'’.-])v(?=,\s?d\b)",
+        "vomiting",
+        needs=",v|, v|r v|v,d|v, d",
+    ),
+    Rule(
+        r"(?:(?<=\bv,)|(?<=\bv, )|(?<=\bv & )|(?<=\bv or )|(?<=\bn,))d\b(?!['’./])",
+        "diarrhea",
+        needs=",d|, d|& d|r d",
+    ),
+    # GS, CBC: a general screen, not a Gram stain; PRE·OP as scanners read it
+    Rule(
+        r"\bGS(?=,\s(?:ANA|B12|CBC|CK|CRP|ESR|FT4|PTT?|TSH|UA)\b|/PTT?\b|/CBC\b)"
+        r"|(?:(?<=CBC, )|(?<=CBC/)|(?<=PTT, )|(?<=PTT/))GS\b",
+        "general screen",
+        needs="gs,|gs/|gs ",
+    ),
+    Rule(r"\bPRE[·•]OP\b", "preoperative", needs="pre", flags=re.I),
+    Rule(r"\bPOST[·•]OP\b", "postoperative", needs="post", flags=re.I),
     # H&E as scanners read it, and the stain's number of slides
     Rule(r"(?<!\w)HIE(?=\sx\s?[\dlI])", "hematoxylin and eosin", needs="hie x"),
     # R>L, L = R; R-sided and L-arm, which are one token
@@ -394,7 +415,7 @@ COUNTED = (
     ),
     # P80 and R 16 beside another vital sign
     Rule(
-        rf"(?<!\w)[PR](?={_VALUE}(?![\d/]|\s?(?:mg|mcg|g|ml|mL|units?|cm|mm|%)(?!\w)))",
+        rf"(?<!\w)[PRpr](?={_VALUE}(?![\d/]|\s?(?:mg|mcg|g|ml|mL|units?|cm|mm|%)(?!\w)))",
         _vital_sign,
         needs=_BEFORE_VALUE,
     ),
