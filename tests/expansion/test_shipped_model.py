@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,22 @@ def test_plain_cases_are_expanded(expander: Expander) -> None:
     assert {name: found[name].long_form for name in EXPECTED} == EXPECTED
     for each in found.values():
         assert NOTE[each.start : each.end] == each.short_form
+
+
+def test_a_threshold_holds_for_all_answers_but_pinned_ones(expander: Expander) -> None:
+    note = "VS: HTN, BID, q6h, devel rash, zig zag zone (ZZZ), MS"
+    pinned = [{"short_form": "MS", "long_form": "mitral stenosis", "action": "pin"}]
+    strict = Expander(
+        expander.model, expander.inventory, calibration=replace(expander.calibration, least_probability=0.995)
+    )
+    for each in strict(note, inventory=pinned):
+        assert each.candidates[0].probability >= 0.995 or each.abstained, each.short_form
+    assert {each.source for each in strict(note, inventory=pinned) if each.abstained} > {
+        "header",
+        "grammar",
+        "definition",
+    }
+    assert strict(note, inventory=pinned)[-1].source == "pinned"
 
 
 @pytest.mark.parametrize(

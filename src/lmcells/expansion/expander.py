@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, overload
 import numpy as np
 
 from lmcells.errors import InputError
-from lmcells.expansion.calibration import Calibration
+from lmcells.expansion.calibration import LOW_CONFIDENCE, Calibration
 from lmcells.expansion.expansion import Candidate, Expansion
 from lmcells.expansion.explain import Explanation, explain
 from lmcells.expansion.inventory import Sense, SenseInventory
@@ -304,8 +304,11 @@ class Expander:
                     candidates = next(by_letters)
                 else:
                     candidates, abstained = self._judge(each.ranked, next(scores), each.allowed, lexicon)
-                if candidates:
-                    expanded[-1].append(_expansion(each, candidates, abstained, lexicon))
+                if not candidates:
+                    continue
+                if abstained is None and candidates[0].probability < self.calibration.least_probability:
+                    abstained = LOW_CONFIDENCE
+                expanded[-1].append(_expansion(each, candidates, abstained, lexicon))
         return expanded
 
     def _scores(
