@@ -97,6 +97,10 @@ FORMS = pytest.mark.parametrize(
         ("bp 136/76, p 84, r 18", {"p": "pulse", "r": "respiratory rate"}),
         ("CBC, GS, UA; sputum GS grew", {"GS": "general screen"}),
         ("PRE·OP diagnosis", {"PRE·OP": "preoperative"}),
+        ("; 72F, SOBOE, then 18F Foley", {"F": "female"}),
+        ("gr II murmur, codeine gr 1/2, st II, st elevation", {"gr": "grade", "st": "stage"}),
+        ("OA gr 3. cell ct 850, head ct, NPO p MN", {"gr": "grade", "ct": "count", "p": "after"}),
+        ("BS in all quads, weak quads, lives w wife, 5 w", {"quads": "quadrants", "w": "with"}),
         ("HIE x 1, neonatal HIE", {"HIE": "hematoxylin and eosin", "x 1": "times one"}),
     ],
 )

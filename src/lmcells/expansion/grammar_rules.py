@@ -295,17 +295,24 @@ COUNTED = (
         needs="yom|yof|yo m|yo f|y/o m|y/o f|y.o. m|y.o. f|old m |old f |old m,|old f,",
         group="sex",
     ),
+    # 72F, SOBOE; 15M with pain: at the start of a sentence, so neither a temperature nor a catheter
+    Rule(
+        r"(?:^|\n|[.;:]\s)\d{1,2}\s?(?P<sex>[MF])(?=,\s|\s(?:w/|with|s/p|sent|here|from|p/w|c/o|who|presents?|admitted|adm)(?!\w))",
+        lambda m: {"M": "male", "F": "female"}[m["sex"]],
+        needs="0m,|0f,|0m |0f |0 m,|0 f,|0 m |0 f ",
+        group="sex",
+    ),
     # 2u, 10d, 5y
     Rule(r"(?<![\w.-])\d{1,3}(?:,\d{3})?\s?(?P<u>u)(?![\w/'-])", "units", needs="0u|0 u", group="u"),
     Rule(r"(?<![\w./,-])(?P<n>\d{1,3})(?P<unit>[dwy])(?![\w/'-])", _glued, needs="0d|0w|0y", group="unit"),
     # w/ fever, w/fever, w/t102, /w fever, p/vax, p/1st
     Rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b|t\d)(?!in\b|out\b|wo\b)", "with", needs="w/", flags=re.I),
-    Rule(r"(?<=\s)/w(?=\s)", "with", needs=" /w "),
+    Rule(r"(?<=[A-Za-z,;)]\s)w(?=\s[A-Za-z]{2})|(?<=\s)/w(?=\s)", "with", needs=" /w | w "),
     Rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2}|\s\d)|P/(?=\s?[a-z]{3}))", "after", needs="p/"),
     Rule(r"(?<![\w/&])(?P<word>[wp])/(?P<n>\d+(?:st|nd|rd|th)?)", _after_or_with, needs="w/0|p/0"),
     # this am, the next a.m., q pm; "I am" is none
     Rule(
-        rf"\b(?:each|early|every|following|in|in the|late|next|q\.?|that|the|this|until|(?i:{_DAY})\.?)\s"
+        rf"\b(?:each|early|every|following|in|in the|late|next|q\.?|since|that|the|this|until|(?i:{_DAY})\.?)\s"
         r"(?P<half>[ap]\.?m\b(?:\.(?=\s?[a-z,;]))?)(?![\w'’])",
         lambda m: "morning" if m["half"].startswith("a") else "evening",
         needs=" am| a.m| pm| p.m",
@@ -388,6 +395,18 @@ COUNTED = (
     ),
     Rule(r"\bPRE[·•]OP\b", "preoperative", needs="pre", flags=re.I),
     Rule(r"\bPOST[·•]OP\b", "postoperative", needs="post", flags=re.I),
+    # gr II murmur, st II; cell ct; NPO p MN; all quads
+    Rule(
+        r"(?<![\w.])[Gg]r\.?(?=\s?(?:[1-6](?!\d|\.\d|/|\s?(?:g|mg|q|x))|I{1,3}\b|IV\b|V\b|VI\b))",
+        "grade",
+        needs="gr 0|gr0|gr i|gr v|gr. ",
+    ),
+    Rule(r"(?<![\w.])st\.?(?=\s(?:I{1,3}|IV)\b)", "stage", needs="st i|st. i"),
+    Rule(
+        r"(?:(?<=cell )|(?<=plt )|(?<=WBC )|(?<=sponge )|(?<=needle ))cts?\b", "count", needs="ct", flags=re.I
+    ),
+    Rule(r"(?<=NPO )p(?=\s(?:MN|midnight)\b)", "after", needs="p mn|p midnight"),
+    Rule(r"(?:(?<=all )|(?<=[4x] )|(?<=four ))quads\b", "quadrants", needs="quads"),
     # H&E as scanners read it, and the stain's number of slides
     Rule(r"(?<!\w)HIE(?=\sx\s?[\dlI])", "hematoxylin and eosin", needs="hie x"),
     # R>L, L = R; R-sided and L-arm, which are one token

@@ -146,8 +146,9 @@ _IN_SENTENCE_BEFORE = re.compile(r"[a-z\d,][ ]$")
 _BRAND_FOLLOWS = re.compile(r"-[A-Z][a-z]+\b")
 _BRAND_BEFORE = re.compile(r"[a-z,][ ][A-Z][a-z]{4,}-$|\b[A-Z][a-z]+-[A-Z]-$")
 _SLEEP_AID_BEFORE = re.compile(
-    r"\b(?:Advil|Aleve|Bayer|Benadryl|Excedrin|Motrin|Ny[Qq]uil|Tylenol|Unisom)[ ]$"
+    r"\b(?:Advil|Aleve|Bayer|Benadryl|Excedrin|Motrin|Refresh|Ny[Qq]uil|Tylenol|Unisom)[ ]$"
 )
+_MORPHINE_FOLLOWS = re.compile(r"\sContin\b", re.IGNORECASE)
 _STRAIN_FOLLOWS = re.compile(r"\s27/3\b")
 _LETTERS_BEFORE, _LETTERS_FOLLOW = (
     re.compile(r"(?<!\S)(?:[A-Z] ){1,4}$"),
@@ -504,6 +505,7 @@ def _rules_of(stem: str) -> tuple[_Rule, ...]:
         # "dressed with Op-Site"
         (_beside(before=_IN_SENTENCE_BEFORE, after=_BRAND_FOLLOWS), stem[0].isupper() and stem[1:].islower()),
         (_beside(before=_SLEEP_AID_BEFORE), stem == "PM"),  # "Tylenol PM"
+        (_beside(after=_MORPHINE_FOLLOWS), stem == "MS"),  # "MS Contin"
         (_beside(after=_STRAIN_FOLLOWS), stem == "RA"),  # "rubella virus vaccine (Wistar RA 27/3)"
         (LookAlikes._is_spaced_out, len(stem) == 1),
         (_beside(before=_WEB_NAME_BEFORE), stem in _WEB_ENDINGS),
