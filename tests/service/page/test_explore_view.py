@@ -84,6 +84,16 @@ def test_the_gate_is_dragged_without_a_request(page: Page) -> None:
     assert [url for url in asked if "/explore/" in url] == []
 
 
+@pytest.mark.parametrize("weight", [0, 100])
+def test_the_likeliest_long_form_comes_first(page: Page, weight: int) -> None:
+    page.goto(f"{page.url}#explore/gate?short_form=SM&section=SOCIAL HISTORY&weight={weight}")
+    expect(page.locator("#gate-shown")).to_have_text(f"{weight} %")
+    widths = page.locator("#gate-bars .track span").evaluate_all(
+        "all => all.map(each => parseFloat(each.style.width))"
+    )
+    assert widths == sorted(widths, reverse=True)
+
+
 def test_the_gate_is_moved_by_keyboard(page: Page) -> None:
     open_picture(page, "gate")
     slider = page.locator("#gate-weight")
@@ -305,6 +315,20 @@ def test_a_phone_shows_all_without_scrolling_sideways(browser: Browser, url: str
         open_picture(page, name)
         assert page.evaluate("document.documentElement.scrollWidth") == 360
         assert page.locator(f"#view-{name} svg").first.evaluate("each => each.clientWidth") <= 360
+    context.close()
+
+
+def test_a_phone_breaks_no_word_of_a_list(browser: Browser, url: str) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(f"{url}/")
+    open_picture(page, "word")
+    word = page.locator("#word-nearest li .word").first
+    word.evaluate("each => (each.textContent = 'hypothyroidism')")
+    word.evaluate("each => (each.style.fontWeight = 650)")
+    box = word.bounding_box()
+    assert box is not None
+    assert box["height"] < 30  # one line
     context.close()
 
 

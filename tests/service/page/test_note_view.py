@@ -30,6 +30,11 @@ def expand(page: Page, text: str) -> None:
     expect(page.locator("#view-read")).to_be_visible()
 
 
+def expand_again(page: Page, text: str) -> None:
+    page.click("#tab-write")
+    expand(page, text)
+
+
 def marks(page: Page) -> Locator:
     return page.locator("#note .mark:not(.filtered)")
 
@@ -410,6 +415,123 @@ def test_nothing_to_expand_is_said(page: Page) -> None:
     expect(page.locator("#details")).to_contain_text("No acronym of the inventory was found")
 
 
+def test_a_note_without_acronyms_has_no_tools_for_them_and_a_next_step(page: Page) -> None:
+    expand(page, "no short form here")
+    expect(page.locator("#details")).to_contain_text("add it under Inventory")
+    expect(page.locator("#downloads")).to_be_hidden()
+    expect(page.locator("#filter")).to_be_hidden()
+    expand_again(page, NOTE)
+    expect(page.locator("#downloads")).to_be_visible()
+    expect(page.locator("#least")).to_be_visible()
+
+
+def test_a_note_that_is_too_long_is_named_as_on_the_page(browser: Browser, expander: Expander) -> None:
+    with in_thread(expander, max_note_length=20) as url:
+        page = browser.new_page()
+        page.goto(f"{url}/")
+        page.fill("#text", "PT for gait and stairs")
+        page.click("#expand")
+        said = "The note has 22 characters, allowed: 20. Expand it in parts."
+        expect(page.locator("#problem")).to_have_text(said)
+        page.close()
+
+
+def test_punctuation_stays_on_the_line_of_its_mark(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    text = "\n".join(f"{'w ' * n}{'i' * extra} (PT)." for n in range(8, 16) for extra in range(10))
+    expand(page, text)
+    assert page.locator("#note").inner_text() == text
+    apart = page.locator("#note .mark").evaluate_all(
+        """all => all.filter((mark) => {
+            const beside = [[mark.previousSibling, -1], [mark.nextSibling, 1]].map(([node, side]) => {
+                const range = new Range();
+                range.setStart(node, side < 0 ? node.length - 1 : 0);
+                range.setEnd(node, side < 0 ? node.length : 1);
+                return range.getBoundingClientRect();
+            });
+            const { top, bottom } = mark.getBoundingClientRect();
+            return beside.some((box) => box.top > bottom || box.bottom < top);
+        }).length"""
+    )
+    assert apart == 0
+
+
+def test_the_downloads_are_called_so_at_every_width(page: Page) -> None:
+    expand(page, NOTE)
+    expect(page.locator("#outline button")).to_have_count(3)
+    for width in (1280, 390, 360):
+        page.set_viewport_size({"width": width, "height": 844})
+        expect(page.locator("#downloads .label")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_a_long_file_name_takes_two_lines(page: Page, tmp_path: Path) -> None:
+    name = f"{'discharge_summary_' * 12}.txt"
+    for each in (name, "b.txt"):
+        (tmp_path / each).write_text("PLAN: PT for gait")
+    page.set_input_files("#file", [tmp_path / name, tmp_path / "b.txt"])
+    entry = page.locator("#notes button").first
+    expect(entry).to_have_text(name)
+    expect(entry).to_have_attribute("title", name)
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        box = entry.bounding_box()
+        assert box is not None
+        assert box["height"] < 64
+        assert box["width"] < 300
+
+
+def test_names_of_files_break_between_their_words(page: Page, tmp_path: Path) -> None:
+    for name in ("cardiology_admission_letter.txt", "b.txt"):
+        (tmp_path / name).write_text("PLAN: PT for gait")
+    page.set_input_files("#file", [tmp_path / "cardiology_admission_letter.txt", tmp_path / "b.txt"])
+    expect(marks(page)).to_have_count(1)
+    lines = page.locator("#notes .name").first.evaluate(
+        """name => {
+            const lines = new Map();
+            const walker = document.createTreeWalker(name, NodeFilter.SHOW_TEXT);
+            while (walker.nextNode()) for (let at = 0; at < walker.currentNode.length; at++) {
+                const range = new Range();
+                range.setStart(walker.currentNode, at);
+                range.setEnd(walker.currentNode, at + 1);
+                const { top } = range.getBoundingClientRect();
+                lines.set(top, (lines.get(top) ?? "") + range.toString());
+            }
+            return [...lines.values()];
+        }"""
+    )
+    assert lines[0].endswith("_")
+    assert "".join(lines) == "cardiology_admission_letter.txt"
+
+
+def test_a_phone_held_sideways_shows_the_note_beside_its_senses(browser: Browser, url: str) -> None:
+    context = browser.new_context(viewport={"width": 844, "height": 390}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(f"{url}/")
+    page.fill("#text", NOTE)
+    page.tap("#expand")
+    marks(page).first.tap()
+    senses = page.locator("#details .senses li")
+    expect(senses.nth(1)).to_be_in_viewport(ratio=1)
+    note, details = (page.locator(each).bounding_box() for each in ("#note", "#details"))
+    assert note is not None
+    assert details is not None
+    assert note["x"] + note["width"] <= details["x"]
+    assert page.evaluate("document.documentElement.scrollWidth") == 844
+    context.close()
+
+
+def test_the_page_leads_to_that_of_the_api_which_fits_a_phone(browser: Browser, url: str) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(f"{url}/")
+    page.get_by_role("link", name="API", exact=True).tap()
+    expect(page).to_have_url(f"{url}/docs")
+    expect(page.locator("h1")).to_contain_text("API")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    context.close()
+
+
 def test_a_phone_shows_all_without_scrolling_sideways(browser: Browser, url: str) -> None:
     for scheme in ("light", "dark"):
         context = browser.new_context(
@@ -476,6 +598,46 @@ def test_a_token_is_asked_for_and_kept_in_memory(browser: Browser, expander: Exp
         expect(marks(page)).to_have_count(5)
         assert page.evaluate("localStorage.length + sessionStorage.length") == 0
         context.close()
+
+
+def test_a_wrong_token_is_called_wrong_in_plain_words(browser: Browser, expander: Expander) -> None:
+    with in_thread(expander, token="open sesame") as url:
+        page = browser.new_page()
+        page.goto(f"{url}/")
+        page.fill("#text", NOTE)
+        page.click("#expand")
+        expect(page.locator("#token-value")).to_be_focused()
+        expect(page.locator("#token-problem")).to_be_hidden()
+        for wrong in ("wrong", "tökén€"):  # no header can carry the second
+            page.fill("#token-value", wrong)
+            page.keyboard.press("Enter")
+            expect(page.locator("#token-value")).to_have_value("")
+            expect(page.locator("#token-problem")).to_contain_text("This token is wrong")
+        page.keyboard.press("Escape")
+        expect(page.locator("#problem")).to_contain_text("This service needs a token. Try again")
+        expect(page.locator("#problem")).not_to_contain_text("Authorization")
+        page.click("#expand")
+        expect(page.locator("#token-problem")).to_be_hidden()
+        page.fill("#token-value", "open sesame")
+        page.keyboard.press("Enter")
+        expect(marks(page)).to_have_count(5)
+        page.close()
+
+
+@pytest.mark.parametrize("written", ["%E0", "t%C3%B6k%C3%A9n%E2%82%AC"])
+def test_a_link_with_a_wrong_token_asks_for_another(
+    browser: Browser, expander: Expander, written: str
+) -> None:
+    with in_thread(expander, token="open sesame") as url:
+        page = browser.new_page()
+        page.goto(f"{url}/#token={written}")
+        page.fill("#text", NOTE)
+        page.click("#expand")
+        expect(page.locator("#token-problem")).to_be_visible()
+        page.fill("#token-value", "open sesame")
+        page.keyboard.press("Enter")
+        expect(marks(page)).to_have_count(5)
+        page.close()
 
 
 def test_the_page_is_complete_and_names_nothing_from_elsewhere() -> None:

@@ -371,3 +371,51 @@ def test_a_phone_can_review(browser: Browser, url: str, store: ReviewStore, expa
     expect(page.locator("#note .mark.reviewed")).to_have_count(1)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     context.close()
+
+
+def test_a_phone_shows_the_queue_and_the_sections(
+    browser: Browser, url: str, store: ReviewStore, expander: Expander
+) -> None:
+    add_notes(store, NOTES, expander)
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(url)
+    page.locator("#notes button").first.tap()
+    for shown in ("#reviewer", "#progress", "#open-export", "#notes button", "#outline button"):
+        expect(page.locator(shown).first).to_be_in_viewport(ratio=1)
+    assert page.locator("#contents").evaluate("each => each.scrollHeight - each.clientHeight") <= 0
+    page.locator("#notes button").last.tap()
+    expect(page.locator("#notes [aria-current]")).to_be_in_viewport(ratio=1)
+    context.close()
+
+
+@pytest.mark.parametrize("size", [(390, 844), (844, 390)])
+def test_a_phone_shows_senses_to_choose_from(
+    browser: Browser, url: str, store: ReviewStore, expander: Expander, size: tuple[int, int]
+) -> None:
+    add_notes(store, NOTES, expander)
+    viewport = {"width": size[0], "height": size[1]}
+    context = browser.new_context(viewport=viewport, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(url)
+    page.locator("#notes button").first.tap()
+    marks(page).first.tap()
+    expect(page.locator("#details .choose")).to_have_count(2)
+    expect(page.locator("#details .choose").last).to_be_in_viewport(ratio=1)
+    for never in page.locator("#details .remove").all():  # a finger can tell it from its neighbours
+        box = never.bounding_box()
+        assert box is not None
+        assert min(box["width"], box["height"]) >= 32
+    context.close()
+
+
+def test_a_note_without_acronyms_can_still_be_done(
+    page: Page, store: ReviewStore, expander: Expander
+) -> None:
+    add_notes(store, [Note("plain", "no short form here")], expander)
+    page.reload()
+    page.locator("#notes button").first.click()
+    expect(page.locator("#done")).to_be_visible()
+    expect(page.locator("#least")).to_be_hidden()
+    expect(page.locator("#downloads")).to_be_hidden()
+    expect(page.locator("#details")).to_contain_text("Missed a short form?")

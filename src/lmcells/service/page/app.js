@@ -113,8 +113,10 @@ function showAnswer() {
 }
 
 function showTools() {
-  byId("downloads").hidden = answer === null;
-  byId("filter").hidden = answer === null || tabs.shown === "write";
+  const isEmpty = !answer?.expansions.length;
+  byId("downloads").hidden = isEmpty;
+  byId("filter").hidden = answer === null || tabs.shown === "write" || (isEmpty && !review.isOn);
+  byId("filter").classList.toggle("empty-filter", isEmpty);
   const isRead = answer !== null && tabs.shown !== "write";
   const isOpen = (entry) => entry === opened || (entry.id !== undefined && entry.id === answer?.id);
   contents.show([...files, ...review.queue], isOpen, isRead ? answer.expansions : [], { isReview: review.isOn });

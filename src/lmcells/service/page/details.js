@@ -40,8 +40,10 @@ export class Details {
     });
     const title = expansions.length === 0 ? "No acronym of the inventory was found" : counted(shown.length, expansions.length);
     const marking = button("quiet small", () => this.#actions.mark(), "Mark the selected text", { title: "Key: x" });
-    const missed = element("p", { class: "faint" }, "Missed a short form? Select it in the note. ", marking);
-    this.#fill("", element("h3", {}, title), element("ul", { class: "overview" }, ...rows), ...(this.#review.isOn ? [missed] : []));
+    const next = this.#review.isOn
+      ? element("p", { class: "faint" }, "Missed a short form? Select it in the note. ", marking)
+      : expansions.length === 0 ? element("p", { class: "faint" }, "If one was missed, add it under Inventory: the note is expanded again.") : null;
+    this.#fill("", ...[element("h3", {}, title), element("ul", { class: "overview" }, ...rows), next].filter(Boolean));
   }
 
   showOne(text, expansion, place, category = null) {

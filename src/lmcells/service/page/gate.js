@@ -46,8 +46,10 @@ export class Gate extends Picture {
     this.#shortForm.value = short_form;
     this.#section.value = section;
     byId("gate-title").replaceChildren(element("b", {}, short_form), " in ", element("b", {}, section));
-    const named = long_forms.length > MOST_LINES + 1 ? long_forms.slice(0, MOST_LINES) : long_forms;
+    const named = long_forms.slice(0, long_forms.length > MOST_LINES + 1 ? MOST_LINES : undefined);
     const others = long_forms.slice(named.length);
+    const atFirst = ({ probabilities }) => valueAt(probabilities, this.state.weight);
+    named.sort((one, other) => atFirst(other) - atFirst(one)); // and so they stay while one drags
     this.#lines = named.map(({ long_form, probabilities }, series) => ({ name: long_form, values: probabilities, series }));
     if (others.length > 0) {
       const together = others[0].probabilities.map((_, step) => others.reduce((sum, { probabilities }) => sum + probabilities[step], 0));

@@ -32,6 +32,7 @@ export class NoteView {
       return mark;
     });
     this.#box.replaceChildren(...shown);
+    for (const mark of this.#marks) keepPunctuation(mark);
     this.attend("", []);
     this.#rove(this.#visible()[0]);
   }
@@ -130,6 +131,18 @@ export class NoteView {
     target.focus();
     if (this.#chosen !== null) this.choose(this.#marks.indexOf(target));
   }
+}
+
+// A line may break beside any button, even before a full stop, so brackets and punctuation are kept with their mark.
+function keepPunctuation(mark) {
+  const [before, after] = [mark.previousSibling, mark.nextSibling];
+  const opens = /[(["“‘]*$/.exec(before.data).index;
+  const closes = /^[.,;:!?)\]"”'’/-]{0,3}/.exec(after.data)[0].length;
+  if (opens === before.length && closes === 0) return;
+  after.splitText(closes);
+  const kept = element("span", { class: "kept" });
+  mark.replaceWith(kept);
+  kept.append(before.splitText(opens), mark, after);
 }
 
 // A text cut at its expansions, as pairs of a piece and its expansion; null between them.
@@ -270,14 +283,25 @@ export class Contents {
     byId("notes").replaceChildren(
       ...(isListed ? notes : []).map((note) => this.#entry(note.name, note.remark ?? "", () => this.#actions.openNote(note), isCurrent(note))),
     );
+    reveal(byId("notes"));
     const count = ({ n, nDoubts }) => (nDoubts > 0 ? `${nDoubts} of ${n} in doubt` : String(n));
     byId("outline").replaceChildren(...sections.map((each) => this.#entry(each.name, count(each), () => this.#actions.choose(each.first))));
   }
 
   #entry(name, count, onclick, isCurrent = false) {
-    const words = [element("span", { class: "name" }, name), element("small", {}, count)];
-    return element("li", {}, button(null, onclick, words, { "aria-current": isCurrent ? "true" : null }));
+    const parts = name.split(/(?<=[/_.-])/).flatMap((part) => [part, element("wbr")]); // where the name of a file may break
+    const words = [element("span", { class: "name" }, ...parts), element("small", {}, count)];
+    return element("li", {}, button(null, onclick, words, { title: name, "aria-current": isCurrent ? "true" : null }));
   }
+}
+
+// Scrolls a list, and nothing around it, to its current entry.
+function reveal(list) {
+  const entry = list.querySelector("[aria-current]")?.getBoundingClientRect();
+  if (!entry) return;
+  const box = list.getBoundingClientRect();
+  list.scrollLeft += Math.min(0, entry.left - box.left) || Math.max(0, entry.right - box.right);
+  list.scrollTop += Math.min(0, entry.top - box.top) || Math.max(0, entry.bottom - box.bottom);
 }
 
 // The sections that hold acronyms, in the order of the note, each with its first one.

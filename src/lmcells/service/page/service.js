@@ -2,6 +2,8 @@
 
 import { byId } from "./dom.js";
 
+const SENDABLE = /^[ -~]*$/; // what the service allows in a token; fetch throws for a header with other characters
+
 let token = "";
 let running = null;
 
@@ -16,20 +18,28 @@ async function ask(path, options = {}) {
   const headers = { ...options.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
   let answer;
   try {
-    answer = await fetch(`v1/${path}`, { ...options, headers, credentials: "omit", cache: "no-store" });
+    const isSendable = SENDABLE.test(token);
+    answer = isSendable ? await fetch(`v1/${path}`, { ...options, headers, credentials: "omit", cache: "no-store" }) : new Response(null, { status: 401 });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused(0, "The service cannot be reached. Is it still running?");
   }
   if (answer.ok) return answer.status === 204 ? null : answer.headers.get("Content-Type").startsWith("text/") ? answer.text() : answer.json();
-  if (answer.status === 401 && (await askForToken())) return ask(path, options);
+  if (answer.status === 401) {
+    if (await askForToken()) return ask(path, options);
+    throw new Refused(401, "This service needs a token. Try again, or reload the page, to enter it.");
+  }
   const said = await answer.json().catch(() => ({}));
-  throw new Refused(answer.status, said.detail ?? `The service answered ${answer.status}.`);
+  throw new Refused(answer.status, inWordsOfThePage(said.detail ?? `The service answered ${answer.status}.`));
 }
+
+// The service names the fields of a request; the page has one note.
+const inWordsOfThePage = (detail) => detail.replace(/^text: found (.*) Send it/, "The note has $1 Expand it");
 
 function askForToken() {
   const dialog = byId("token");
   const field = byId("token-value");
+  byId("token-problem").hidden = token === "";
   field.value = "";
   dialog.returnValue = "";
   dialog.showModal();
@@ -50,7 +60,11 @@ function askForToken() {
 export function startTokenDialog() {
   const given = /^#token=(.+)$/.exec(location.hash);
   if (given) {
-    token = decodeURIComponent(given[1]);
+    try {
+      token = decodeURIComponent(given[1]);
+    } catch {
+      token = given[1]; // not percent-encoded
+    }
     history.replaceState(null, "", location.pathname);
   }
   byId("token-form").addEventListener("submit", (event) => {
