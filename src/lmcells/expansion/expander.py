@@ -10,8 +10,8 @@ from typing import Any, Literal, Protocol, Self, TypeVar, overload
 import numpy as np
 
 from lmcells.errors import InputError
-from lmcells.expansion.calibration import LOW_CONFIDENCE, Calibration
-from lmcells.expansion.expansion import Candidate, Expansion
+from lmcells.expansion.calibration import Calibration
+from lmcells.expansion.expansion import LOW_CONFIDENCE, Candidate, Expansion
 from lmcells.expansion.explain import Explanation, explain
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.layers import LayerLike, extend, shipped_inventory, standalone
