@@ -196,8 +196,9 @@ def _number_words(
         files.metadata_ids("document"): documents,
     }
     for kind, ids_of_kind in ids_of_values.items():
-        by_document = np.array([ids_of_kind[value] for value in shard.document_metadata[kind]], np.int32)
-        numbered[files.metadata_ids(kind)] = by_document[documents]
+        names, of_document = shard.document_metadata(kind)
+        ids = np.array([ids_of_kind[name] for name in names], np.int32)
+        numbered[files.metadata_ids(kind)] = ids[of_document][documents]
     (path / _NUMBERED).mkdir(exist_ok=True)
     for name, array in numbered.items():  # faster than `.npz`, which computes checksums
         np.save(path / _NUMBERED / name, array)
@@ -221,4 +222,5 @@ def _write_shard(path: Path, before: list[int], *, folder: Path) -> TokenSection
     files.write_array(folder / files.TOKEN_SEGMENT, np.repeat(segments, lengths), at=n_tokens)
     for name, ids in numbered.items():
         files.write_array(folder / name, ids, at=n_segments)
-    return n_tokens, tokens, np.repeat(numbered[files.SECTION_IDS], lengths)
+    sections = numbered[files.SECTION_IDS]
+    return n_tokens, tokens, np.repeat(sections.astype(np.min_scalar_type(sections.max(initial=0))), lengths)

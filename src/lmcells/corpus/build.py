@@ -18,10 +18,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lmcells.corpus.assemble import assemble
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest
 from lmcells.corpus.settings import CorpusSettings, read_excluded_ids
-from lmcells.corpus.shard import Shard, batch_notes, build_shard
+from lmcells.corpus.shard import SHARD_VERSION, Shard, batch_notes, build_shard
 from lmcells.corpus.statistics import write_section_statistics
 from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.files import put_in_place, read_json, sha256, work_folder, write_json
@@ -80,7 +82,7 @@ def build_corpus(
     if resume and not overwrite and (done := _finished(output, plan=digest)):
         return done
     FORMAT.require_free(output, overwrite=overwrite)
-    begun = {**plan, "part_bytes": opening.PART_BYTES}
+    begun = {**plan, "part_bytes": opening.PART_BYTES, "shards": SHARD_VERSION}
     with work_folder(work, PLAN, keep=resume and _is_begun(work, begun)):
         write_json(work / PLAN, begun)
         kinds = ("category", *columns.metadata)
@@ -169,9 +171,11 @@ class _Tally:
     def add_shard(self, path: Path, kinds: Sequence[str]) -> None:
         shard = Shard(path)
         self.shards.append(path)
-        self.headers += shard.count_headers()
+        self.headers.update(shard.count_headers())
         for kind in kinds:
-            self.values.setdefault(kind, Counter()).update(shard.document_metadata[kind])
+            names, of_document = shard.document_metadata(kind)
+            counts = np.bincount(of_document, minlength=len(names)).tolist()
+            self.values.setdefault(kind, Counter()).update(dict(zip(names, counts, strict=True)))
 
     def split_off(self, number: int) -> "_Tally":
         """Return what was read so far, before any shard was made, and start over."""
@@ -190,7 +194,7 @@ class _Tally:
         self.example_id = self.example_id or later.example_id
         self.excluded |= later.excluded
         self.shards += later.shards
-        self.headers += later.headers
+        self.headers.update(later.headers)  # `+=` would go through all headers so far
         for kind, values in later.values.items():
             self.values.setdefault(kind, Counter()).update(values)
 

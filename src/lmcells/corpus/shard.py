@@ -22,9 +22,10 @@ from lmcells.notes.section_styles import header_finder
 from lmcells.notes.sections import Header, upper_name, with_opening
 from lmcells.notes.tokens import Array, TokenArrays, find_tokens, slots_of, spell
 
+SHARD_VERSION = 2  # of the files in a shard's folder
 NO_HEADER = -1
 _NO_HEADER = (None, "")  # header and name of text without one
-_PIECE = 1 << 17  # characters tokenised at a time: arrays of this size stay in the processor's cache
+_PIECE = 1 << 18  # characters tokenised at a time: arrays of this size stay in the processor's cache
 _MULTIPLIER = 0x9E3779B97F4A7C15
 
 _finder = cache(header_finder)  # once per process: reading the alias table takes longer than a shard
@@ -54,13 +55,17 @@ class Shard:
 
     @property
     def n_documents(self) -> int:
-        return len(self.document_metadata["category"])
+        return int(self.values.shape[1])
+
+    def document_metadata(self, kind: str) -> tuple[list[str], npt.NDArray[np.int32]]:
+        """Return the values of a kind of metadata, and the index of each note's among them."""
+        names = self._names
+        return names[kind], self.values[list(names).index(kind)]
 
     @cached_property
-    def document_metadata(self) -> dict[str, list[str]]:
-        """The values of each kind of metadata, one per note."""
-        metadata: dict[str, list[str]] = read_json(self._folder / "document_metadata.json")
-        return metadata
+    def _names(self) -> dict[str, list[str]]:
+        names: dict[str, list[str]] = read_json(self._folder / "values.json")
+        return names
 
     @cached_property
     def headers(self) -> list[tuple[str, str]]:
@@ -82,6 +87,7 @@ class Shard:
 
     hashes = _stored("hashes.npy")
     tokens = _stored("tokens.npy")
+    values = _stored("values.npy")  # (kinds of metadata, notes)
     segments = _stored("segments.npy")
 
 
@@ -132,18 +138,24 @@ def build_shard(
         first_tokens[1] - first_tokens[0],
         np.diff(first_tokens[0], append=hashes.size),
     ]
+    of_kinds: dict[str, dict[str, int]] = {kind: {} for kind in metadata_kinds}
+    values = [
+        [known.setdefault(note.metadata.get(kind, ""), len(known)) for note in notes]
+        for kind, known in of_kinds.items()
+    ]
     lists = {
         "headers": [(upper_name(header), name) for header, name in known_headers if header is not None],
         "document_ids": [note.id for note in notes],
-        "document_metadata": {kind: [n.metadata.get(kind, "") for n in notes] for kind in metadata_kinds},
+        "values": {kind: list(known) for kind, known in of_kinds.items()},
     }
     with atomic_folder(folder) as temporary:
         np.save(temporary / "segments.npy", np.stack(segments).astype(np.int32))
+        np.save(temporary / "values.npy", np.array(values, np.int32))
         np.save(temporary / "tokens.npy", words.astype(np.uint32))
         np.save(temporary / "hashes.npy", hashes[first])
         (temporary / "spellings.txt").write_text("\n".join(pieces.spellings(first)), encoding="utf-8")
-        for name, values in lists.items():
-            (temporary / f"{name}.json").write_text(json.dumps(values, ensure_ascii=False), encoding="utf-8")
+        for name, value in lists.items():
+            (temporary / f"{name}.json").write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
 
 
 class _Pieces:
@@ -222,16 +234,20 @@ def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt
         hashes.size, dtype=np.int32 if hashes.size < 2**31 else np.int64
     )
     slots = np.empty(1 << bits, indices.dtype)
-    first_with_same = np.empty_like(indices)
-    waiting, here, multiplier = indices, hashes, _MULTIPLIER
-    while waiting.size:
-        slot = slots_of(here, multiplier, bits)
+    multiplier = _MULTIPLIER
+
+    def claim(waiting: npt.NDArray[np.integer], of_waiting: npt.NDArray[np.uint64]) -> npt.NDArray[np.integer]:
+        slot = slots_of(of_waiting, multiplier, bits)
         slots[slot[::-1]] = waiting[::-1]  # numpy keeps the last value written to a slot: reversed, the first
-        holder = slots.take(slot)
-        first_with_same[waiting] = holder
-        waiting = waiting.compress(hashes.take(holder) != here)
-        here = hashes.take(waiting)
+        return slots.take(slot)
+
+    first_with_same = claim(indices, hashes)
+    waiting = np.flatnonzero(hashes.take(first_with_same) != hashes).astype(indices.dtype)
+    while waiting.size:
         multiplier = multiplier * _MULTIPLIER % (1 << 64)
+        here = hashes.take(waiting)
+        first_with_same[waiting] = holder = claim(waiting, here)
+        waiting = waiting.compress(hashes.take(holder) != here)
     firsts = np.flatnonzero(first_with_same == indices)
     number = np.empty_like(indices)  # used only at the firsts
     number[firsts] = indices[: firsts.size]

@@ -264,7 +264,7 @@ def place_occurrences(
             places += np.arange(block.size)
             order = start + stable_order(block)
             positions[places] = (first + order).astype(positions.dtype)  # faster than casting there
-            placed_sections[places] = sections[order].astype(placed_sections.dtype)
+            placed_sections[places] = sections.take(order).astype(placed_sections.dtype, copy=False)
             cursor += n_here
 
 

@@ -46,6 +46,7 @@ from lmcells.integrations.shards import (
     shared_expander,
 )
 from lmcells.notes.readers import ReadReport
+from lmcells.notes.readers.report import Line
 from lmcells.notes.readers.opening import STDIN
 from lmcells.pretrained.folder import model_folder
 
@@ -177,9 +178,10 @@ class _RejectingReport(ReadReport):
 
     file: TextIO = field(repr=False, kw_only=True)
 
-    def skip(self, reason: str, line: int | None = None, *, path: Path | None = None) -> None:
-        ReadReport.skip(self, reason, line, path=path)
-        self.file.write(_rejected_row(reason, line=line, path=path))
+    def skip(self, reason: str, line: Line | None = None, *, path: Path | None = None) -> None:
+        number = line() if callable(line) else line
+        ReadReport.skip(self, reason, number, path=path)
+        self.file.write(_rejected_row(reason, line=number, path=path))
 
 
 def _rejected_row(

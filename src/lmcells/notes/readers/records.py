@@ -11,7 +11,7 @@ from pathlib import Path
 from lmcells.errors import ConfigError, FormatError, InputError, nearest
 from lmcells.notes.note import Note, Section
 from lmcells.notes.readers.opening import STDIN, mend, open_stretch, open_utf8
-from lmcells.notes.readers.report import ReadReport
+from lmcells.notes.readers.report import Line, ReadReport
 
 MAX_NAMES_SHOWN = 20
 
@@ -190,10 +190,10 @@ class NoteFile:
             )
         return choice
 
-    def skip(self, reason: str, line: int | None = None) -> None:
+    def skip(self, reason: str, line: Line | None = None) -> None:
         self.report.skip(reason, line, path=self.path)
 
-    def warn(self, reason: str, line: int | None = None) -> None:
+    def warn(self, reason: str, line: Line | None = None) -> None:
         """Count something the user should know about a note that is kept."""
         self.report.warn(reason, line, path=self.path)
 
@@ -204,30 +204,27 @@ class NoteFile:
         metadata: Mapping[str, str],
         *,
         row: int,
-        line: int,
+        line: Line,
         sections: tuple[Section, ...] | None = None,
     ) -> list[Note]:
         """Return the note of a row, as a list; a row without text has none, and is counted as skipped."""
         if not text or text.isspace():
             self.skip(EMPTY_NOTE, line)
             return []
-        given = text, found_id or "", *metadata.values()
-        if not all(map(str.isascii, given)):
-            mended = tuple(map(mend, given))
-            if mended != given:
+        id_ = (found_id or "").strip()
+        kept = {key: stripped for key, value in metadata.items() if (stripped := value.strip())}
+        if not (text.isascii() and id_.isascii() and "".join(kept.values()).isascii()):
+            given = text, id_, kept
+            text, id_, kept = mend(text), mend(id_), {key: mend(value) for key, value in kept.items()}
+            if (text, id_, kept) != given:
                 self.warn(UTF8_REPLACED, line)
-            given = mended
-        text, id_, *values = given
-        if not (id_ := id_.strip()):
+        if not id_:
             if found_id is not None:
                 self.warn(NO_ID, line)
             place = file_id(self.path, "".join(split_suffix(self.path)), folder=self.folder)
             id_ = f"{place.replace('/', ':')}:{row}"
         elif not id_.startswith(f"{self.source}/"):  # an id may already name this source, but no other
             id_ = f"{self.source}/{id_}"
-        kept = {
-            key: stripped for key, value in zip(metadata, values, strict=True) if (stripped := value.strip())
-        }
         return [Note(mend(id_), text, kept, sections)]  # the name of the file may not be UTF-8
 
 

@@ -4,7 +4,7 @@ import io
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -15,6 +15,8 @@ import numpy as np
 from lmcells.notes.tokens import hash_words
 
 REPEATED_ID = "id of an earlier note"
+Line = int | Callable[[], int]
+"""The number of a line, or a function that counts the lines up to it."""
 
 
 @dataclass(slots=True)
@@ -82,18 +84,19 @@ class ReadReport:
         self.ids.merge(later.ids)
         self.advance(later.n_bytes)
 
-    def skip(self, reason: str, line: int | None = None, *, path: Path | None = None) -> None:
+    def skip(self, reason: str, line: Line | None = None, *, path: Path | None = None) -> None:
         self.skipped[reason] += 1
         self._remember(reason, line, path)
 
-    def warn(self, reason: str, line: int | None = None, *, path: Path | None = None) -> None:
+    def warn(self, reason: str, line: Line | None = None, *, path: Path | None = None) -> None:
         """Count a warning about a note that is kept."""
         self.warnings[reason] += 1
         self._remember(reason, line, path)
 
-    def _remember(self, reason: str, line: int | None, path: Path | None) -> None:
+    def _remember(self, reason: str, line: Line | None, path: Path | None) -> None:
         if reason not in self.first_seen:
-            place = (None if path is None else path.name, None if line is None else str(line))
+            number = line() if callable(line) else line
+            place = (None if path is None else path.name, None if number is None else str(number))
             self.first_seen[reason] = ":".join(filter(None, place))
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,17 +4,20 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain, pairwise
+from itertools import chain, compress, pairwise
 from pathlib import Path
+
+import numpy as np
 
 from lmcells.errors import FormatError
 from lmcells.notes.note import Note
 from lmcells.notes.readers import opening
 from lmcells.notes.readers.records import Layout, NoteFile, Part
+from lmcells.notes.readers.report import Line
 
 MAX_HEADER_CHARS = 1024 * 1024
 WITHDRAWN = ("1", "1.0")
-_Rows = Iterator[tuple[int, list[str] | str]]
+_Rows = Iterator[tuple[Line, list[str] | str]]
 
 
 def read_table(notes: NoteFile, *, delimiter: str, layout: Layout) -> Iterator[Note]:
@@ -102,18 +105,28 @@ def _split_rows(part: str, *, delimiter: str, lines_before: int) -> _Rows:
     pieces = part.split('"')
     outside, inside = pieces[::2], pieces[1::2]
     # Nothing between two quotes means that they stand for one, inside a field.
-    fields = [0, *(at for at in range(1, len(inside)) if outside[at]), len(inside)] if inside else [0]
-    quoted = iter(['"'.join(inside[first:last]) for first, last in pairwise(fields)])
-    line = lines_before + 1
-    for written in '"'.join([outside[at] for at in fields]).split("\n")[:-1]:
+    fields = [0, *compress(range(1, len(inside)), outside[1:-1]), len(inside)] if inside else [0]
+    quoted = [
+        inside[first] if first + 1 == last else '"'.join(inside[first:last])
+        for first, last in pairwise(fields)
+    ]
+    n_row = n_before = n_quoted = 0  # quoted fields before the row, and with it
+    n_counted = n_breaks = 0  # quoted fields whose line breaks were counted, and these
+
+    def line() -> int:
+        nonlocal n_counted, n_breaks
+        n_breaks += sum(text.count("\n") for text in quoted[n_counted:n_before])
+        n_counted = n_before
+        return lines_before + 1 + n_row + n_breaks
+
+    for n_row, written in enumerate('"'.join([outside[at] for at in fields]).split("\n")[:-1]):
         row = written.removesuffix("\r").split(delimiter)
-        begins = line
-        line += 1
+        n_before = n_quoted
         for at in [at for at, field in enumerate(row) if field == '"']:
-            row[at] = next(quoted)
-            line += row[at].count("\n")
+            row[at] = quoted[n_quoted]
+            n_quoted += 1
         if written not in ("", "\r"):
-            yield begins, row
+            yield line, row
 
 
 def _header(rows: _Rows, path: Path) -> list[str]:
@@ -173,12 +186,22 @@ def _whole_rows(file: io.BufferedReader) -> bytes | None:
 
 def _count_rows(part: bytes, delimiter: str) -> int | None:
     """Count the rows of a part that are not blank; None if a quote or a carriage return is out of place."""
-    outside = b'"'.join(part.split(b'"')[::2])  # each quoted field is now one quote
+    outside = _outside_quotes(part)
     at = re.escape(delimiter.encode())
     misplaced = rb'"(?:[^%b\n\r"]|(?<=[^%b\n"]"))' % (at, at)  # next to what cannot be there
     if re.search(misplaced, outside) or re.search(rb"\r(?!\n)", outside):
         return None
     return sum(line not in (b"", b"\r") for line in outside.split(b"\n"))
+
+
+def _outside_quotes(part: bytes) -> bytes:
+    """Return a part with one quote in place of each quoted field."""
+    characters = np.frombuffer(part, np.uint8)
+    quotes = np.flatnonzero(characters == ord('"'))
+    starts, ends = np.append(0, quotes[1::2] + 1), np.append(quotes[::2] + 1, characters.size)
+    lengths = ends - starts
+    before = np.cumsum(lengths) - lengths
+    return characters[np.arange(lengths.sum()) + np.repeat(starts - before, lengths)].tobytes()
 
 
 def _parse_rows(
