@@ -276,13 +276,18 @@ def write_section_statistics(corpus: Corpus) -> None:
     size = int(arrays.sizes(MAX_PER_WORD).sum())
     sections = files.create_array(corpus.folder / files.OCCURRENCE_SECTIONS, size, all_sections.dtype)
     n_written, counted = 0, []
-    for block in _gather(arrays, MAX_PER_WORD):
+
+    def gather(words: tuple[int, int]) -> WordBlock:
+        block = arrays.gather(words, max_per_word=MAX_PER_WORD)
+        return block._replace(metadata=_narrowest(block.metadata), counts=_narrowest(block.counts))
+
+    for block in _in_threads(gather, arrays.blocks()):
         sections[n_written : n_written + block.occurrences.size] = block.occurrences
         n_written += block.occurrences.size
-        metadata, counts = _narrowest(block.metadata), _narrowest(block.counts)
-        counted.append(WordBlock(block.n_metadata, metadata, counts, block.occurrences[:0]))
-    for name, array in zip(files.SECTION_COUNTS, join_counts(counted), strict=True):
-        np.save(corpus.folder / name, _narrowest(array))
+        counted.append(block._replace(occurrences=block.occurrences[:0]))
+    section_offsets, metadata, counts = join_counts(counted)
+    for name, array in zip(files.SECTION_COUNTS, (_narrowest(section_offsets), metadata, counts), strict=True):
+        np.save(corpus.folder / name, array)
     (corpus.folder / _ALL_SECTIONS).unlink()
 
 

@@ -249,7 +249,7 @@ def find_tokens(text: str, *, stop_words: bool = False) -> TokenArrays:
     lengths = ends - starts
     hashes = _hash(lowered, starts, lengths)
     # Tokens not spelt exactly as written: p.o. loses its dots, other alphabets need more bytes.
-    number = digit[1 + starts]
+    number = digit[1:].take(starts)
     odd = joints[characters[1 + joints] == ord(".")]
     if not_ascii.size:
         odd = np.concatenate([odd, not_ascii[word[1 + not_ascii]]])
@@ -410,7 +410,7 @@ def _hash(lowered: Bytes, starts: Array, lengths: Array) -> Hashes:
     """Hash the characters of each token, eight bytes at a time; see `hash_word`."""
     eight_at = np.ndarray(lowered.size - _WORD_BYTES, np.dtype("<u8"), lowered, offset=1, strides=(1,))
     lengths = np.minimum(lengths, MAX_LENGTH)  # longer ones are dropped
-    values: Hashes = eight_at[starts] & _byte_masks().take(lengths, mode="clip")
+    values: Hashes = eight_at.take(starts) & _byte_masks().take(lengths, mode="clip")
     values *= np.uint64(_MULTIPLIER)
     longer = (lengths > _WORD_BYTES).nonzero()[0]
     start = _WORD_BYTES
