@@ -50,7 +50,7 @@ PLANTED = [
     *(("Plan", f"relapse of multiple sclerosis {word}") for word in ("treated", "observed")),
     # A header seen nine times is body text: the window reaches across it, and the section is the one before.
     ("Plan", "valve surgery\nOdd Header: mitral stenosis severe"),
-    ("Plan", "murmur heard\nOdd Header: mitral stenosis mild, morphine sulfate given"),
+    ("Plan", 'murmur "heard, faint"\nOdd Header: mitral stenosis mild, morphine sulfate given'),
     *(("Plan", "quiet night\nOdd Header: unremarkable") for _ in range(7)),
     ("Plan", "IV MORPHINE SULFATE FOR THE PAIN"),
     # 12 words that a model reads on the left, among as many that it does not.
@@ -63,8 +63,9 @@ PLANTED = [
     *(("Assessment", f"rheumatoid arthritis of {word}") for word in ("hands", "knees")),
     ("Assessment", "right atrium dilated"),
     *(("Assessment", f"cerebrovascular accident {word}") for word in ("acute", "old")),
-    *(("Plan", "THE PATIENT IS ALERT AND THE WIFE IS HERE") for _ in range(3)),
+    *(("Plan", "THE PATIENT IS ALERT. THE\nWIFE IS HERE") for _ in range(3)),
 ]
+WITHDRAWN = "Assessment: right atrium enlarged"  # ISERROR is 1: it would be the second right atrium
 FOUND = {  # in all notes
     ("PT", "physical therapy"): 8,
     ("PT", "prothrombin time"): 5,
@@ -100,7 +101,7 @@ CASI_ROWS = [  # short form, long form, section, text
         for word in "ten twenty thirty".split()
     ),
     *(("MS", "multiple sclerosis", "", f"relapse of MS {word} today") for word in "treated observed".split()),
-    *(("MS", "mitral stenosis", "", f"severe MS {word} today") for word in "heard seen".split()),
+    *(("MS", "mitral stenosis", "", f"severe MS {word} today") for word in ("heard", "seen —")),
     ("MS", "morphine sulfate", "PLAN", "given MS for pain"),
     *(
         ("RA", long_form, "", f"{long_form[0]} RA here")
@@ -135,7 +136,8 @@ N_CASI = 10
 
 def casi_line(short_form: str, long_form: str, section: str, text: str) -> str:
     start = max(text.find(short_form), 0)
-    return f"{short_form}|{long_form}|{short_form}|{start}|{start + len(short_form) - 1}|{section}|{text}"
+    end = start + len(short_form) - (section != "PLAN")  # inclusive in most rows of CASI
+    return f"{short_form}|{long_form}|{short_form}|{start}|{end}|{section}|{text}"
 
 
 def write_sources(folder: Path) -> dict[str, str]:
@@ -150,6 +152,7 @@ def write_sources(folder: Path) -> dict[str, str]:
         }
         for number, (section, text) in enumerate(PLANTED)
     ]
+    rows.append({**rows[0], "ROW_ID": len(rows), "ISERROR": 1, "TEXT": WITHDRAWN})
     (folder / "casi.txt").write_text("\n".join(casi_line(*row) for row in CASI_ROWS), encoding="cp1252")
     (folder / "forms.csv").write_text(FORMS)
     (folder / "sections.csv").write_text("casi_section,mimic_section\nHOSPITAL COURSE,PLAN\nLABS,\n")
@@ -164,16 +167,17 @@ def write_sources(folder: Path) -> dict[str, str]:
 
 SMALL = TINY.replace("batch_size = 256", "batch_size = 32")  # a few steps in an epoch
 CUT_DOWN = "".join(
-    f'[[model]]\nname = "{name}"\ntraining.epochs = 1\n{TINY_ELMO if name == "elmo" else SMALL}'
+    f'[[model]]\nname = "{name}"\nseeds = {[0, 1] if name == "lmc" else [0]}\ntraining.epochs = 1\n'
+    f'{TINY_ELMO if name == "elmo" else SMALL}'
     for name in ("lmc", "mbsge", "bsg", "elmo")
 )
 
 
 def reproduce(folder: Path, name: str, more: str = "", *, only: Sequence[str] = ()) -> Path:
-    """Run a protocol of ours, or some of its steps, with smaller models and one seed; -> its folder."""
+    """Run a protocol of ours, or some of its steps, with smaller models and fewer seeds; -> its folder."""
     config = folder / f"{name}.toml"
     config.write_text(
-        f'extends = "{CONFIGS / name}.toml"\nseeds = [0]\n[corpus]\nmin_count = 0\n'
+        f'extends = "{CONFIGS / name}.toml"\nseeds = [0]\n[corpus]\nmin_count = 1\n'
         f'[[dataset]]\nname = "mimic-rs"\nmax_per_sense = 7\n{more}{CUT_DOWN}'
         "[curve]\npoints = 2\n[report]\nrounds = 5\nresamples = 5\n"
     )
@@ -211,6 +215,8 @@ def test_casi_keeps_the_short_forms_all_of_whose_long_forms_are_found_twice(pape
     assert {each.short_form for each in found} == {"PT", "MS"}
     assert load_inventory(paper / "datasets" / "casi.inventory.json").n_senses == 5
     assert Counter(each.section for each in found) == {"PLAN": 3, None: 7}  # two of them mapped, LABS to none
+    assert sum("seen — today" in each.text for each in found) == 1
+    assert account(paper, "casi")["end_offsets"] == {"inclusive": 9, "exclusive": 1}
 
 
 def test_reverse_substitution_has_the_short_forms_and_candidates_of_casi(paper: Path) -> None:
@@ -223,6 +229,8 @@ def test_reverse_substitution_has_the_short_forms_and_candidates_of_casi(paper: 
     assert one == other == set(MIMIC_RS)
     drawn = account(paper, "mimic-rs")
     assert drawn["n_notes"] == len(PLANTED)
+    assert drawn["report"]["skipped"] == {"marked as an error (ISERROR is 1)": 1}
+    assert drawn["too_rare"] == [["CVA", "costovertebral angle", 0], ["RA", "right atrium", 1]]
     assert drawn["dropped"] == {
         "beyond the maximum of its sense": 1,
         "repeats another example of its sense": 1,
@@ -237,10 +245,11 @@ def test_sections_are_those_of_the_corpus_and_rare_headers_are_body_text_in_both
     assert set(corpus.metadata_names("section")) == {"<no section>", "PLAN", "ASSESSMENT", "EVEN HEADER"}
     found = examples(paper, "mimic-rs")
     assert {each.section for each in found} == {"Plan", "Assessment", "Even Header"}
-    assert {"odd", "header"} <= set(corpus.words)
+    assert {"odd", "header", "physiotherapy"} & set(corpus.words) == {"odd", "header"}  # the last is seen once
+    assert "enlarged" not in corpus.words
     odd = sorted(each.text for each in found if each.long_form == "mitral stenosis")
     assert odd == [
-        "murmur heard\nOdd Header: MS mild, morphine sulfate given",
+        'murmur "heard, faint"\nOdd Header: MS mild, morphine sulfate given',
         "valve surgery\nOdd Header: MS severe",
     ]
 
@@ -295,8 +304,19 @@ def test_all_models_are_in_the_table_beside_the_papers(paper: Path) -> None:
         assert f"scored with the weights that had the best macro F1 on {other}." in part
 
 
+def test_of_several_seeds_the_table_has_the_mean_and_the_figures_the_best(paper: Path) -> None:
+    mimic, _ = (paper / "report" / "results.md").read_text().split("### CASI")
+    results = [json.loads((paper / f"evaluate/mimic-rs/lmc-{seed}.result.json").read_text()) for seed in (0, 1)]
+    one, other = (result["metrics"]["macro_f1"] for result in results)
+    low, mean, high = (f"{f1:.3f}".lstrip("0") for f1 in (min(one, other), (one + other) / 2, max(one, other)))
+    (row,) = (line for line in mimic.splitlines() if line.startswith("| lmc "))
+    assert f"{mean} ({low} to {high})" in row.replace("*", "")
+    page = unescape((paper / "report" / "mimic-rs" / "report.html").read_text())
+    assert f"(seeds: lmc {int(other > one)})" in page
+
+
 def test_each_test_set_is_reported_by_the_weights_that_were_best_on_the_other(paper: Path) -> None:
-    for run in ("lmc-0", "mbsge-0", "bsg-0", "elmo-0"):
+    for run in ("lmc-0", "lmc-1", "mbsge-0", "bsg-0", "elmo-0"):
         for here, other in (("mimic-rs", "casi"), ("casi", "mimic-rs")):
             result = json.loads((paper / "evaluate" / here / f"{run}.result.json").read_text())
             assert len(result["curve"]) == 2

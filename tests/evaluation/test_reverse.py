@@ -75,13 +75,21 @@ def test_long_forms_are_whole_words_in_any_case_and_spacing() -> None:
     assert found("(physical therapy)/physiotherapy") == ["physical therapy", "physiotherapy"]
 
 
-def test_of_long_forms_that_overlap_the_longest_is_taken() -> None:
-    assert found("the pulmonary artery pressure of the pulmonary artery") == [
-        "pulmonary artery pressure",
-        "pulmonary artery",
-    ]
-    inventory = SenseInventory.from_senses([Sense("A", "a b"), Sense("B", "b c d"), Sense("C", "d e")])
+def test_of_long_forms_of_a_short_form_that_overlap_the_longest_is_taken() -> None:
+    forms = ["prothrombin time", "prothrombin"]
+    inventory = SenseInventory.from_senses(Sense("PT", form) for form in forms)
+    assert found("the prothrombin time and prothrombin", inventory=inventory) == forms
+    inventory = SenseInventory.from_senses([Sense("A", "a b"), Sense("A", "b c d"), Sense("A", "d e")])
     assert found("a b c d e", inventory=inventory) == ["b c d"]
+
+
+def test_a_long_form_inside_that_of_another_short_form_is_found_too() -> None:
+    peptides = [("BNP", "brain natriuretic peptide"), ("NP", "natriuretic peptide"), ("NP", "nasopharyngeal")]
+    inventory = SenseInventory.from_senses(Sense(*each) for each in peptides)
+    assert found("a brain natriuretic peptide", inventory=inventory) == [
+        "brain natriuretic peptide",
+        "natriuretic peptide",
+    ]
 
 
 def test_a_word_that_only_begins_like_a_form_hides_none() -> None:
@@ -103,7 +111,7 @@ pieces = st.sampled_from(["a", "b", "ab", "a b", "b  a", "c", " ", "\n", "-", ",
 @given(st.lists(pieces, max_size=12).map("".join))
 def test_matches_are_those_of_a_plain_search_for_each_form(text: str) -> None:
     forms = ["a", "a b", "b a", "ab c", "é", "a-b"]
-    inventory = SenseInventory.from_senses(Sense(f"S{n}", form) for n, form in enumerate(forms))
+    inventory = SenseInventory.from_senses(Sense("S", form) for form in forms)
     finder = LongFormFinder(inventory)
     expected = {
         (match.start(), match.end())
@@ -253,6 +261,7 @@ def test_a_short_form_needs_every_long_form_in_all_notes_and_keeps_all_candidate
     assert {each.short_form for each in draw(*texts, *texts[:2], min_found=2).examples} == {"PT"}
     part = draw(*texts, *texts[:2], min_found=2)
     assert part.dropped == {reverse.RARE_SENSE: 2}
+    assert {(form, n) for (_, form), n in part.too_rare.items()} >= {("pulmonary artery", 1), ("Papanicolaou smear", 0)}
     assert [sense.long_form for sense in part.inventory] == ["physical therapy", "prothrombin time"]
     in_header = draw("PROTHROMBIN TIME:\nup\nPROTHROMBIN TIME:\nup", *["physical therapy"] * 2, min_found=2)
     assert len(in_header.examples) == 2  # no candidate is dropped because its examples ran out

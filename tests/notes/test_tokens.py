@@ -35,6 +35,8 @@ def words(text: str, *, stop_words: bool = False) -> list[str]:
         ("THE PATIENT IS ALERT AND ORIENTED", ["patient", "alert", "oriented"]),
         ("TAKEN TO THE OR", ["taken"]),
         ("seen in the OR. THE PATIENT  WAS AWAKE", ["seen", "or", "patient", "awake"]),
+        ("IS STABLE. THE\nPATIENT IS AWAKE", ["stable", "patient", "awake"]),
+        ("to the\nOR. OR\n\nTHE\nPLAN", ["or", "or", "plan"]),
         ("NO fever, AS needed FOR PAIN", ["no", "fever", "as", "needed", "for", "pain"]),
         ("took 500mg at 10:30 on 7/16/2151", ["took", "<digit>", "mg", "<digit>", "<digit>"]),
         ("vitamin B12 q6h", ["vitamin", "b12", "q6h"]),

@@ -26,6 +26,7 @@ SHARD_VERSION = 2  # of the files in a shard's folder
 NO_HEADER = -1
 _NO_HEADER = (None, "")  # header and name of text without one
 _PIECE = 1 << 18  # characters tokenised at a time: arrays of this size stay in the processor's cache
+_BETWEEN = "\n\n"  # the notes of a piece, so that no word is a neighbour of one of another note
 _MULTIPLIER = 0x9E3779B97F4A7C15
 
 _finder = cache(header_finder)  # once per process: reading the alias table takes longer than a shard
@@ -174,11 +175,11 @@ class _Pieces:
             self.finish()
         self._offsets.append(self._length)
         self._texts.append(text)
-        self._length += len(text) + 1
+        self._length += len(text) + len(_BETWEEN)
 
     def finish(self) -> None:
         """Tokenise the current piece, and start the next."""
-        text = "\n".join(self._texts)
+        text = _BETWEEN.join(self._texts)
         self.found.append((text, find_tokens(text, stop_words=self._stop_words)))
         self._n_notes.append(len(self._offsets))
         self._texts, self._length = [], 0

@@ -85,7 +85,7 @@ class LongFormFinder:
             self._by_longest_word[longest].append((*found_by, tuple(shared_by)))
 
     def find(self, text: str) -> list[Match]:
-        """Return the matches in a text, in order; of two that overlap, the longer one."""
+        """Return the matches in a text, in order; of two of one short form that overlap, the longer one."""
         lower = lower_text(text)
         words = _words(lower)
         found = []
@@ -97,18 +97,26 @@ class LongFormFinder:
                     if match:
                         found.append(Match(start, match.end(), targets))
                     start = lower.find(beginning, match.end() if match else start + 1)
-        kept: list[Match] = []  # in order, and apart
-        for each in sorted(found, key=lambda each: (each.start - each.end, each.start)):  # the longest first
-            at = bisect(kept, each)
-            is_free = not at or kept[at - 1].end <= each.start
-            if is_free and (at == len(kept) or each.end <= kept[at].start):
-                kept.insert(at, each)
-        return kept
+        taken: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)  # of a short form: in order, and apart
+        kept = []
+        for start, end, targets in sorted(found, key=lambda each: (each.start - each.end, each.start)):
+            free = tuple(each for each in targets if _insert(taken[each.short_form], start, end))
+            kept += [Match(start, end, free)] if free else []
+        return sorted(kept)
 
     def holds_candidate(self, text: str, short_form: str) -> bool:
         """Whether any long form of the short form occurs in the text, whichever sense it is."""
         pattern = self._candidates.get(short_form)
         return pattern is not None and pattern.search(lower_text(text)) is not None
+
+
+def _insert(spans: list[tuple[int, int]], start: int, end: int) -> bool:
+    """Insert a span among others in order, unless it overlaps one of them."""
+    at = bisect(spans, (start, end))
+    if (at and spans[at - 1][1] > start) or (at < len(spans) and end > spans[at][0]):
+        return False
+    spans.insert(at, (start, end))
+    return True
 
 
 def spells_in_order(form: str, short_form: str) -> bool:

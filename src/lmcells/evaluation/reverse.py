@@ -43,6 +43,7 @@ class ReversePart:
     note_ids: list[str] = field(default_factory=list)  # of a split: all its notes, with examples or without
     n_found: int = 0  # a form that several short forms share counts once for each
     dropped: Counter[str] = field(default_factory=Counter)
+    too_rare: dict[Target, int] = field(default_factory=dict)  # long forms found too rarely, and how often
     inventory: SenseInventory = field(default_factory=SenseInventory)  # the candidates
 
     @property
@@ -107,8 +108,11 @@ def build_reverse_dataset(
     for name, part in parts.items():
         candidates = [each for each in inventory if min_found or _target(each) in drawn[name]]
         n_senses = Counter(each.short_form for each in candidates)
-        rare = {each.short_form for each in candidates if n_found[_target(each)] < min_found}
-        kept = {short_form for short_form, n in n_senses.items() if n > 1} - rare
+        targets = map(_target, candidates)
+        part.too_rare = {target: n_found[target] for target in targets if n_found[target] < min_found}
+        with_examples = {short_form for short_form, _ in drawn[name]}
+        kept = {short_form for short_form, n in n_senses.items() if n > 1} & with_examples
+        kept -= {target.short_form for target in part.too_rare}
         part.inventory = SenseInventory.from_senses(each for each in candidates if each.short_form in kept)
         for target, heap in sorted(drawn[name].items()):  # an order that depends on nothing else
             if target.short_form in kept:

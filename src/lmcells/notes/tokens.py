@@ -86,7 +86,7 @@ _PATTERN = re.compile(
     rf"(?P<mark>{MARK.pattern})|(?P<number>[0-9]+(?:[.,:/-][0-9]+)*)|{_L}{_W}*(?:(?:{_JOIN}){_W}+)*"
 )
 _POSSESSIVE = ("'s", "’s", "'S", "’S")
-_BESIDE = (" ", "  ")  # between neighbouring words
+_BESIDE = (" ", "  ", "\n", " \n", "\n ")  # between neighbouring words
 
 
 class Token(NamedTuple):
@@ -466,9 +466,11 @@ def _are_among_capitals(
     other = np.concatenate([before, after])
     left_end, right_start = ends[np.concatenate([before, tokens])], starts[np.concatenate([tokens, after])]
     gap = right_start - left_end  # negative where there is no other
-    space = (characters[1 + left_end] == ord(" ")) & (characters[right_start] == ord(" "))
+    opens, closes = characters[1 + left_end], characters[right_start]
+    is_space = ((opens == ord(" ")) | (opens == ord("\n"))) & ((closes == ord(" ")) | (closes == ord("\n")))
+    is_empty_line = (gap == 2) & (opens == ord("\n")) & (closes == ord("\n"))
     first, last = starts[other], ends[other]
-    beside = (gap > 0) & (gap < 3) & space & (last - first > 1)
+    beside = (gap > 0) & (gap < 3) & is_space & ~is_empty_line & (last - first > 1)
     cases = _case_of_byte()
     opening, closing = cases[characters[1 + first]], cases[characters[last]]
     in_capitals = (beside & (opening & closing == 1)).reshape(2, -1).any(0)

@@ -72,6 +72,7 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
                 part = _reverse(plan, senses, report, held_out=held_out)
                 examples, senses = part.examples, part.inventory
                 account = {"n_notes": part.n_notes, "n_found": part.n_found, "dropped": dict(part.dropped)}
+                account["too_rare"] = [[*target, n] for target, n in part.too_rare.items()]
                 if plan.share < 1:
                     write_lines(workspace.dataset(plan.name, NOTES), part.note_ids)
             else:
@@ -108,7 +109,16 @@ def describe_sizes(account: Mapping[str, Any], plan: DatasetPlan) -> str:
     shown = "{:,} examples, {:,} short forms, {:,} senses"
     theirs = "" if plan.published is None else f" (the paper's {plan.published}: {shown})"
     published = theirs.format(*PUBLISHED_SIZES[plan.published]) if plan.published else ""
-    return shown.format(*ours) + published + describe_skipped(account.get("report", {}))
+    return shown.format(*ours) + published + _describe_rare(account) + describe_skipped(account.get("report", {}))
+
+
+def _describe_rare(account: Mapping[str, Any]) -> str:
+    """Say which short forms were left out, and their long forms that the notes hardly have."""
+    rare: dict[str, list[str]] = {}
+    for short_form, long_form, n in account.get("too_rare", ()):
+        rare.setdefault(short_form, []).append(f"{long_form}: {n}")
+    shown = "; ".join(f"{short_form} ({', '.join(forms)})" for short_form, forms in rare.items())
+    return f". Left out, for long forms that are found too rarely: {shown}" if shown else ""
 
 
 def describe_skipped(report: Mapping[str, Any]) -> str:
