@@ -326,6 +326,34 @@ def test_each_test_set_is_reported_by_the_weights_that_were_best_on_the_other(pa
             ][here]
 
 
+def test_the_single_steps_of_the_documentation_make_the_same_test_sets(
+    paper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (CONFIGS.parent / "docs" / "protocol.md").read_text()
+    (block,) = (block for block in page.split("```text\n") if block.startswith("lmcells dataset casi"))
+    commands = block.split("```")[0].replace("\\\n", " ").splitlines()
+    assert [line.split()[1] for line in commands] == ["dataset", "dataset", "dataset", "prepare", "train", "evaluate"]
+    sources = write_sources(tmp_path / "sources")
+    names = {
+        "NOTEEVENTS.csv.gz": "MIMIC_NOTES",
+        "AnonymizedClinicalAbbreviationsAndAcronymsDataSet.txt": "CASI",
+        "labeled_sf_lf_map.csv": "CASI_FORMS",
+        "casi_mimic_section_map.csv": "CASI_SECTIONS",
+    }
+    cut_down = {"prepare": ["--min-count", "1"], "train": ["--epochs", "1", "--device", "cpu"]}
+    monkeypatch.chdir(tmp_path)
+    draw_nothing(monkeypatch)
+    for line in commands:
+        given = [sources[names[word]] if word in names else word for word in line.split()[1:]]
+        assert main([*given, *cut_down.get(given[0], ())]) == 0
+    made = list(read_dataset(tmp_path / "casi.jsonl", report=ReadReport()))
+    assert made == examples(paper, "casi")
+    drawn = list(read_dataset(tmp_path / "mimic_rs.jsonl", report=ReadReport()))
+    most = {**MIMIC_RS, ("PT", "physical therapy"): FOUND["PT", "physical therapy"]}  # of 500 none is beyond
+    assert Counter((each.short_form, each.long_form) for each in drawn) == most
+    assert (tmp_path / "report" / "report.html").is_file()
+
+
 def test_the_strict_test_set_is_of_notes_that_no_model_has_read(tmp_path: Path) -> None:
     share = '[[dataset]]\nname = "mimic-rs-strict"\nshare = 0.6\n[leakage]\nmodel = "bsg"\n'
     # The other models and reports are those of `paper`.

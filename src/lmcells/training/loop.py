@@ -37,7 +37,7 @@ from lmcells.training.settings import LoopSettings
 from lmcells.training.task import M, Task
 
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NO_MEMORY = re.compile(r"[^.\n]*(?:out of memory|can't allocate memory)[^.\n]*")
+_NO_MEMORY = re.compile(r"[^.\n]*(?:out of memory|can't allocate memory|ALLOC_FAILED)[^.\n]*")
 _REPORT_SECONDS = 15.0  # between two reports on a CPU, at most
 _FIRST_SECONDS = 1.0  # a first step that takes longer is reported
 Evaluation = Callable[[Any, float], Mapping[str, Any]]
@@ -148,7 +148,7 @@ def explain_failures(output: Path) -> Iterator[None]:
     try:
         yield
     except FloatingPointError as error:
-        advice = "Lower training.learning_rate or set training.gradient_clip, and train with --overwrite"
+        advice = "Lower training.learning_rate or set training.gradient_clip, and begin again: train with --overwrite, or reproduce with the changed config"
         raise TrainingDiverged(f"{error}. {advice}; {_last_checkpoint(output)}.") from None
     except (RuntimeError, MemoryError) as error:  # torch has several errors for it
         found = _NO_MEMORY.search(str(error))

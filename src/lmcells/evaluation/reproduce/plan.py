@@ -30,7 +30,7 @@ from lmcells.evaluation.reproduce.steps import (
     leaky_runs,
     runs_of,
 )
-from lmcells.files import write_json
+from lmcells.files import read_json, write_json
 
 _NEED_NO_CORPUS = ("random", "dominant")
 
@@ -189,14 +189,20 @@ def _training_curve(workspace: Workspace, run: Run) -> list[dict[str, Any]]:
 def select_step(plan: SelectionPlan, protocol: Protocol, workspace: Workspace) -> Step:
     """Choose a setting by macro F1, the mean over seeds and datasets; on a tie the first.
 
-    The choice for a dataset is made on the others, so that its scores are unbiased.
+    The choice for a dataset is made on the others, so that its scores are unbiased; where weights are chosen too, by
+    those that were best on the others.
     """
     compared = {model.name: [Run(model, seed).name for seed in plan.seeds] for model in protocol.compared()}
     names = [dataset.name for dataset in protocol.evaluated()]
     looked_at = [plan.dataset] if plan.dataset else names
 
     def macro_f1(run: str, datasets: list[str]) -> float:
-        return float(np.mean([load_result(workspace, each, run)["metrics"].macro_f1 for each in datasets]))
+        if not protocol.chooses:
+            results = [load_result(workspace, each, run) for each in datasets]
+            return float(np.mean([each["metrics"].macro_f1 for each in results]))
+        curve = read_json(workspace.evaluation(datasets[0], run, RESULT))["curve"]
+        scores = ([point["evaluation"][each]["macro_f1"] for each in datasets] for point in curve)
+        return max(float(np.mean(of_point)) for of_point in scores)
 
     def run(_: Any) -> None:
         found: dict[str, Any] = {}
@@ -212,7 +218,7 @@ def select_step(plan: SelectionPlan, protocol: Protocol, workspace: Workspace) -
         needs=tuple(
             f"evaluate/{name}/{run}" for name in looked_at for each in compared.values() for run in each
         ),
-        settings={"dataset": plan.dataset, "compared": compared},
+        settings={"dataset": plan.dataset, "compared": compared, "chooses": protocol.chooses},
         outputs=(workspace.selection,),
         run=run,
     )
