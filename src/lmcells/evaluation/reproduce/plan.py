@@ -134,7 +134,7 @@ def evaluate_step(
         baseline = f"{kind}:{folder.path()}" if folder is not None else kind
         model = _chosen(run, dataset, workspace) if protocol.chooses else workspace.model(run.name)
         curve = _training_curve(workspace, run) if run.is_trained else []
-        scores = [np.mean([each["macro_f1"] for each in point["evaluation"].values()]) for point in curve]
+        scores = [_score_on(dataset.name, point["evaluation"]) for point in curve]
         (result,) = evaluate(
             str(model) if run.is_trained else baseline,
             dataset=workspace.dataset(dataset.name),
@@ -175,6 +175,12 @@ def evaluate_step(
         run=score,
         command=worker(name),
     )
+
+
+def _score_on(dataset: str, evaluation: dict[str, dict[str, float]]) -> float:
+    """Return the macro F1 on a dataset, or the mean of the others if it is not scored while training."""
+    scores = {name: each["macro_f1"] for name, each in evaluation.items()}
+    return scores[dataset] if dataset in scores else float(np.mean(list(scores.values())))
 
 
 def _training_curve(workspace: Workspace, run: Run) -> list[dict[str, Any]]:
