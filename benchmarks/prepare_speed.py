@@ -2,6 +2,7 @@
 
     python benchmarks/prepare_speed.py            # speed and scaling, a minute
     python benchmarks/prepare_speed.py --memory   # peak memory at 1x and 10x the notes and for 1 GB of CSV
+    python benchmarks/prepare_speed.py --against OTHER/src --tokens 20e6 --workers 2   # another version of the code
 
 The baseline is faithful to the paper: its section regex, NLTK's word tokenizer, stop words, one form for all digits,
 a vocabulary of words seen more than ten times, ids. Both read the same CSV, in one process with one thread, and
@@ -13,6 +14,7 @@ import argparse
 import csv
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -33,6 +35,7 @@ import psutil
 from nltk.tokenize.destructive import NLTKWordTokenizer
 
 from end_to_end import COLUMNS
+from end_to_end import write_noteevents as write_synthetic
 from lmcells.corpus.build import build_corpus
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.notes.readers import ReadReport, read_notes
@@ -97,11 +100,11 @@ def prepare_with_nltk(notes: Path, output: Path) -> int:
     return len(tokens)
 
 
-def prepare(notes: Path, output: Path, *, sections: str) -> None:
+def prepare(notes: Path, output: Path, *, sections: str, workers: int = 1) -> None:
     """Build a corpus, replacing the last one."""
     shutil.rmtree(output, ignore_errors=True)
     settings = CorpusSettings(sections=sections)  # type: ignore[arg-type]
-    build_corpus(notes, output=output, settings=settings)
+    build_corpus(notes, output=output, settings=settings, workers=workers)
 
 
 def timed(run: Callable[[], object]) -> float:
@@ -167,6 +170,50 @@ def measure_command(texts: list[str], folder: Path, *, copies: int, rival: float
         print(f"{name:28}{best:9.2f}{n_notes / best:10,.0f}{'':8}{n_notes / best / rival:7.1f}x")
 
 
+def measure_against(other: Path, folder: Path, *, n_tokens: int, workers: int, rounds: int) -> None:
+    """Print how much faster the command is than that of another source folder, in turns, on synthetic notes."""
+    notes, output = folder / "NOTEEVENTS.csv", folder / "corpus"
+    write_synthetic(notes, n_tokens=n_tokens, seed=0, workers=workers)
+    command = [
+        "prepare",
+        str(notes),
+        "--output",
+        str(output),
+        "--sections",
+        "paper",
+        "--workers",
+        str(workers),
+    ]
+
+    def run(source: Path) -> tuple[float, float]:
+        shutil.rmtree(output, ignore_errors=True)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        wall = timed(
+            lambda: subprocess.run(
+                [sys.executable, "-m", "lmcells", *command],
+                env={**os.environ, "PYTHONPATH": str(source)},
+                check=True,
+                capture_output=True,
+            )
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    theirs, ours = zip(
+        *[(run(other), run(Path(__file__).parents[1] / "src")) for _ in range(rounds)], strict=True
+    )
+    print(
+        f"{n_tokens:,} tokens, {workers} workers, {rounds} rounds: seconds of the other, of this, and the ratio"
+    )
+    for name, choose, at in (
+        ("fastest", min, 0),
+        ("median", median, 0),
+        ("processor time, median", median, 1),
+    ):
+        before, now = (choose([each[at] for each in taken]) for taken in (theirs, ours))
+        print(f"{name:24}{before:8.2f}{now:8.2f}{before / now:7.2f}x")
+
+
 def anonymous_memory(process: psutil.Process) -> int:
     """Return the memory of a process and its children that no file backs."""
     total = 0
@@ -224,10 +271,19 @@ def main() -> None:
     parser.add_argument("--notes", type=Path, default=notes_or_examples("train/mtsamples_raw.parquet"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--memory", action="store_true", help="measure memory instead of speed")
+    parser.add_argument(
+        "--against", type=Path, metavar="SRC", help="compare with the lmcells of another folder"
+    )
+    parser.add_argument("--tokens", type=float, default=20e6, help="with --against: of the notes (20e6)")
+    parser.add_argument("--workers", type=int, default=2, help="with --against: processes (2)")
     options = parser.parse_args()
-    texts = read_texts(options.notes)
-    texts = list(islice(cycle(texts), max(1000, len(texts))))
     with tempfile.TemporaryDirectory() as folder:
+        if options.against:
+            sizes = {"n_tokens": int(options.tokens), "workers": options.workers, "rounds": options.rounds}
+            measure_against(options.against, Path(folder), **sizes)
+            return
+        texts = read_texts(options.notes)
+        texts = list(islice(cycle(texts), max(1000, len(texts))))
         if options.memory:
             measure_memory(texts, Path(folder))
         else:

@@ -5,8 +5,8 @@
 Trains each kind with `lmcells train --preset paper` on synthetic notes with MIMIC's numbers of words (100,000) and
 sections (10,000), drawn by Zipf's law, and stops after some time. The rate excludes the first seconds (`--warm-up`),
 when kernels are compiled; the rates of both halves show how steady it is. Hours are for the paper's five epochs of 289
-million centers (what subsampling leaves of the 346 million tokens of `end_to_end.py`; ELMo reads all), excluding start-up and the time after
-the last step.
+million centers (what subsampling leaves of the 346 million tokens of `end_to_end.py`; ELMo reads all tokens), without
+start-up and the time after the last step.
 """
 
 import argparse
