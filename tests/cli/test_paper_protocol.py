@@ -168,7 +168,7 @@ def write_sources(folder: Path) -> dict[str, str]:
 SMALL = TINY.replace("batch_size = 256", "batch_size = 32")  # a few steps in an epoch
 CUT_DOWN = "".join(
     f'[[model]]\nname = "{name}"\nseeds = {[0, 1] if name == "lmc" else [0]}\ntraining.epochs = 1\n'
-    f'{TINY_ELMO if name == "elmo" else SMALL}'
+    f"{TINY_ELMO if name == 'elmo' else SMALL}"
     for name in ("lmc", "mbsge", "bsg", "elmo")
 )
 
@@ -245,7 +245,10 @@ def test_sections_are_those_of_the_corpus_and_rare_headers_are_body_text_in_both
     assert set(corpus.metadata_names("section")) == {"<no section>", "PLAN", "ASSESSMENT", "EVEN HEADER"}
     found = examples(paper, "mimic-rs")
     assert {each.section for each in found} == {"Plan", "Assessment", "Even Header"}
-    assert {"odd", "header", "physiotherapy"} & set(corpus.words) == {"odd", "header"}  # the last is seen once
+    assert {"odd", "header", "physiotherapy"} & set(corpus.words) == {
+        "odd",
+        "header",
+    }  # the last is seen once
     assert "enlarged" not in corpus.words
     odd = sorted(each.text for each in found if each.long_form == "mitral stenosis")
     assert odd == [
@@ -306,9 +309,13 @@ def test_all_models_are_in_the_table_beside_the_papers(paper: Path) -> None:
 
 def test_of_several_seeds_the_table_has_the_mean_and_the_figures_the_best(paper: Path) -> None:
     mimic, _ = (paper / "report" / "results.md").read_text().split("### CASI")
-    results = [json.loads((paper / f"evaluate/mimic-rs/lmc-{seed}.result.json").read_text()) for seed in (0, 1)]
+    results = [
+        json.loads((paper / f"evaluate/mimic-rs/lmc-{seed}.result.json").read_text()) for seed in (0, 1)
+    ]
     one, other = (result["metrics"]["macro_f1"] for result in results)
-    low, mean, high = (f"{f1:.3f}".lstrip("0") for f1 in (min(one, other), (one + other) / 2, max(one, other)))
+    low, mean, high = (
+        f"{f1:.3f}".lstrip("0") for f1 in (min(one, other), (one + other) / 2, max(one, other))
+    )
     (row,) = (line for line in mimic.splitlines() if line.startswith("| lmc "))
     assert f"{mean} ({low} to {high})" in row.replace("*", "")
     page = unescape((paper / "report" / "mimic-rs" / "report.html").read_text())
@@ -332,7 +339,14 @@ def test_the_single_steps_of_the_documentation_make_the_same_test_sets(
     page = (CONFIGS.parent / "docs" / "protocol.md").read_text()
     (block,) = (block for block in page.split("```text\n") if block.startswith("lmcells dataset casi"))
     commands = block.split("```")[0].replace("\\\n", " ").splitlines()
-    assert [line.split()[1] for line in commands] == ["dataset", "dataset", "dataset", "prepare", "train", "evaluate"]
+    assert [line.split()[1] for line in commands] == [
+        "dataset",
+        "dataset",
+        "dataset",
+        "prepare",
+        "train",
+        "evaluate",
+    ]
     sources = write_sources(tmp_path / "sources")
     names = {
         "NOTEEVENTS.csv.gz": "MIMIC_NOTES",

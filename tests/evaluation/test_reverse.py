@@ -261,7 +261,10 @@ def test_a_short_form_needs_every_long_form_in_all_notes_and_keeps_all_candidate
     assert {each.short_form for each in draw(*texts, *texts[:2], min_found=2).examples} == {"PT"}
     part = draw(*texts, *texts[:2], min_found=2)
     assert part.dropped == {reverse.RARE_SENSE: 2}
-    assert {(form, n) for (_, form), n in part.too_rare.items()} >= {("pulmonary artery", 1), ("Papanicolaou smear", 0)}
+    assert {(form, n) for (_, form), n in part.too_rare.items()} >= {
+        ("pulmonary artery", 1),
+        ("Papanicolaou smear", 0),
+    }
     assert [sense.long_form for sense in part.inventory] == ["physical therapy", "prothrombin time"]
     in_header = draw("PROTHROMBIN TIME:\nup\nPROTHROMBIN TIME:\nup", *["physical therapy"] * 2, min_found=2)
     assert len(in_header.examples) == 2  # no candidate is dropped because its examples ran out

@@ -114,7 +114,9 @@ def _reverse(options: argparse.Namespace) -> None:
         short_forms = {target.short_form for target in part.senses}
         drawn = {"n_examples": len(part.examples), "n_short_forms": len(short_forms)}
         rare = [{**target._asdict(), "n_found": n} for target, n in part.too_rare.items()]
-        datasets.append({"dataset": str(output), **read, **drawn, "n_senses": len(part.senses), "too_rare": rare})
+        datasets.append(
+            {"dataset": str(output), **read, **drawn, "n_senses": len(part.senses), "too_rare": rare}
+        )
     summary = {
         "notes": report.to_dict(),
         "n_notes_in_no_part": report.n_read - sum(part.n_notes for part in parts.values()),
@@ -142,7 +144,10 @@ def _reverse_tables(summary: dict[str, Any]) -> Iterator[Table]:
     for dataset in summary["datasets"]:
         rows = [("notes", dataset["n_notes"]), ("long forms found", dataset["n_found"])]
         rows += [(f"dropped: {reason}", n) for reason, n in sorted(dataset["dropped"].items())]
-        rows += [(f"found: {each['short_form']}, {each['long_form']}", each["n_found"]) for each in dataset["too_rare"]]
+        rows += [
+            (f"found: {each['short_form']}, {each['long_form']}", each["n_found"])
+            for each in dataset["too_rare"]
+        ]
         for name in ("examples", "short forms", "senses"):
             rows.append((name, dataset[f"n_{name.replace(' ', '_')}"]))
         yield dataset["dataset"], rows

@@ -237,7 +237,9 @@ def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt
     slots = np.empty(1 << bits, indices.dtype)
     multiplier = _MULTIPLIER
 
-    def claim(waiting: npt.NDArray[np.integer], of_waiting: npt.NDArray[np.uint64]) -> npt.NDArray[np.integer]:
+    def claim(
+        waiting: npt.NDArray[np.integer], of_waiting: npt.NDArray[np.uint64]
+    ) -> npt.NDArray[np.integer]:
         slot = slots_of(of_waiting, multiplier, bits)
         slots[slot[::-1]] = waiting[::-1]  # numpy keeps the last value written to a slot: reversed, the first
         return slots.take(slot)

@@ -286,7 +286,9 @@ def write_section_statistics(corpus: Corpus) -> None:
         n_written += block.occurrences.size
         counted.append(block._replace(occurrences=block.occurrences[:0]))
     section_offsets, metadata, counts = join_counts(counted)
-    for name, array in zip(files.SECTION_COUNTS, (_narrowest(section_offsets), metadata, counts), strict=True):
+    for name, array in zip(
+        files.SECTION_COUNTS, (_narrowest(section_offsets), metadata, counts), strict=True
+    ):
         np.save(corpus.folder / name, array)
     (corpus.folder / _ALL_SECTIONS).unlink()
 

@@ -46,8 +46,8 @@ from lmcells.integrations.shards import (
     shared_expander,
 )
 from lmcells.notes.readers import ReadReport
-from lmcells.notes.readers.report import Line
 from lmcells.notes.readers.opening import STDIN
+from lmcells.notes.readers.report import Line
 from lmcells.pretrained.folder import model_folder
 
 _PLAN = "plan.json"

@@ -148,7 +148,10 @@ def explain_failures(output: Path) -> Iterator[None]:
     try:
         yield
     except FloatingPointError as error:
-        advice = "Lower training.learning_rate or set training.gradient_clip, and begin again: train with --overwrite, or reproduce with the changed config"
+        advice = (
+            "Lower training.learning_rate or set training.gradient_clip, and begin again: train with --overwrite, or "
+            "reproduce with the changed config"
+        )
         raise TrainingDiverged(f"{error}. {advice}; {_last_checkpoint(output)}.") from None
     except (RuntimeError, MemoryError) as error:  # torch has several errors for it
         found = _NO_MEMORY.search(str(error))

@@ -109,7 +109,12 @@ def describe_sizes(account: Mapping[str, Any], plan: DatasetPlan) -> str:
     shown = "{:,} examples, {:,} short forms, {:,} senses"
     theirs = "" if plan.published is None else f" (the paper's {plan.published}: {shown})"
     published = theirs.format(*PUBLISHED_SIZES[plan.published]) if plan.published else ""
-    return shown.format(*ours) + published + _describe_rare(account) + describe_skipped(account.get("report", {}))
+    return (
+        shown.format(*ours)
+        + published
+        + _describe_rare(account)
+        + describe_skipped(account.get("report", {}))
+    )
 
 
 def _describe_rare(account: Mapping[str, Any]) -> str:

@@ -110,16 +110,17 @@ def _split_rows(part: str, *, delimiter: str, lines_before: int) -> _Rows:
         inside[first] if first + 1 == last else '"'.join(inside[first:last])
         for first, last in pairwise(fields)
     ]
-    n_row = n_before = n_quoted = 0  # quoted fields before the row, and with it
+    n_rows = n_before = n_quoted = 0  # rows so far; quoted fields before the row, and with it
     n_counted = n_breaks = 0  # quoted fields whose line breaks were counted, and these
 
     def line() -> int:
         nonlocal n_counted, n_breaks
         n_breaks += sum(text.count("\n") for text in quoted[n_counted:n_before])
         n_counted = n_before
-        return lines_before + 1 + n_row + n_breaks
+        return lines_before + n_rows + n_breaks
 
-    for n_row, written in enumerate('"'.join([outside[at] for at in fields]).split("\n")[:-1]):
+    for written in '"'.join([outside[at] for at in fields]).split("\n")[:-1]:
+        n_rows += 1
         row = written.removesuffix("\r").split(delimiter)
         n_before = n_quoted
         for at in [at for at, field in enumerate(row) if field == '"']:
