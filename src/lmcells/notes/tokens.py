@@ -198,9 +198,13 @@ class TokenArrays:
 
     def without(self, dropped: npt.NDArray[np.bool_]) -> "TokenArrays":
         kept = (~dropped).nonzero()[0]
-        fields = (self.starts, self.ends, self.hashes, self.is_stop_word)
-        among_capitals = None if self.among_capitals is None else self.among_capitals.take(kept)
-        return TokenArrays(*(field.take(kept) for field in fields), among_capitals)
+        return TokenArrays(
+            self.starts.take(kept),
+            self.ends.take(kept),
+            self.hashes.take(kept),
+            self.is_stop_word.take(kept),
+            None if self.among_capitals is None else self.among_capitals.take(kept),
+        )
 
 
 def hash_word(word: str) -> int:

@@ -202,7 +202,8 @@ def _outside_quotes(part: bytes) -> bytes:
     starts, ends = np.append(0, quotes[1::2] + 1), np.append(quotes[::2] + 1, characters.size)
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths
-    return characters[np.arange(lengths.sum()) + np.repeat(starts - before, lengths)].tobytes()
+    kept = characters[np.arange(lengths.sum()) + np.repeat(starts - before, lengths)]
+    return bytes(kept)
 
 
 def _parse_rows(
