@@ -255,7 +255,7 @@ def test_senses_are_added_and_forbidden_everywhere() -> None:
     mine = extend(mine, [rule("PT", "Physiotherapy", "forbid"), rule("MS", action="forbid")])
     assert names(mine, "PT") == ["prothrombin time", "posterior tibial"]
     assert names(mine, "MS") == []
-    assert mine.rules == {}
+    assert not any(mine.rules.values())
     assert len(BASE) == 2
 
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -122,11 +122,12 @@ def is_up(server: Served) -> bool:
 
 def children(server: Served) -> list[psutil.Process]:
     """The processes that listen: beside the workers, Python runs one that tracks resources."""
-    return [
-        process
-        for process in psutil.Process(server.process.pid).children()
-        if any(each.status == psutil.CONN_LISTEN for each in process.net_connections("tcp"))
-    ]
+    found = []
+    for process in psutil.Process(server.process.pid).children():
+        with suppress(psutil.NoSuchProcess, FileNotFoundError):  # it has just ended
+            if any(each.status == psutil.CONN_LISTEN for each in process.net_connections("tcp")):
+                found.append(process)
+    return found
 
 
 @pytest.fixture

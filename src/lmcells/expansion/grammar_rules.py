@@ -126,6 +126,12 @@ def _increased(match: re.Match[str]) -> str | None:
     return None if before or _NOT_INCREASED_FOLLOWS.match(text, match.end()) else "increased"
 
 
+def _expiration(match: re.Match[str]) -> str | None:
+    """ "lot 12 exp 8/4/06", "exp date"; not "pt exp 8/10 pain"."""
+    before = match.string[max(0, match.start() - 30) : match.start()]
+    return "expiration" if match.string[match.end()].isalpha() or _LOT_BEFORE.search(before) else None
+
+
 def _glued(match: re.Match[str]) -> str | None:
     """ "10d" is "days", "5y" is "years"; not "2d" and "3d", unless a time is meant."""
     if match["unit"] == "d" and match["n"] in ("2", "3") and not _is_time(match):
@@ -178,14 +184,16 @@ _NO_EFFECTS = frozenset(
 )
 _NOT_INCREASED_BEFORE = re.compile(
     r"\b(?:pt|patient|is|was|remains|urin\w*|bladder|bowel|stool|fecal|stress|urge|abd\w*|midline|surgical|sternal|lap|"
-    r"inguinal|left|right|[rl]t?|hip|knee|chest)\s$",
+    r"inguinal|groin|left|right|[rl]t?|hip|knee|chest|bloods|labs|imaging|meds|vaccin\w*|shots|symptoms|sx|ROS)\s$",
     re.I,
 )
 _NOT_INCREASED_FOLLOWS = re.compile(
     r"\.?\s(?:of\s(?:urine|bladder|bowel|stool|fec|b\b|both)|sites?\b|c/d/i|cdi\b|heal|clean|dry|intact|open|line|clos|well|"
-    r"looks|care\b|drain|staples|sutur|spiro|[rl]?bbb\b|ab\b|abort|emptying|fracture|fx\b|x\s?\d|is\b|was\b)",
+    r"looks|care\b|drain|staples|sutur|spiro|[rl]?bbb\b|ab\b|abort|emptying|fracture|fx\b|x\s?\d|is\b|was\b|stool|urine|"
+    r"b/b\b|d(?:r?sg|ress)|margin|edges|soft|exam\b)",
     re.I,
 )
+_LOT_BEFORE = re.compile(r"\b(?:lot|batch|NDC|vaccine|vial)\b|#|\b[A-Z][A-Z0-9]*\d{2}[A-Z0-9]*\b", re.I)
 _PARTS = {"7": "day", "52": "week", "12": "month"}
 _SIDES = {"R": "right", "L": "left"}
 _SIDED = (
@@ -196,7 +204,8 @@ _VITAL_SIGNS = {"P": "pulse", "R": "respiratory rate"}
 _BEFORE_VALUE = "|".join(f"{letter}{sign}0" for letter in "pr" for sign in ("", " ", ":", ": ", "-", " - "))
 _VALUE = r"[ :=-]{0,3}\d{2,3}"
 _VITAL_SIGN = (
-    rf"(?:(?i:BP|HR|RR|P|R|SpO2|O2|pulse){_VALUE}|(?i:T|temp)[ :=-]{{0,2}}(?:3[4-9]|4[0-3]|9\d|10\d))"
+    rf"(?:(?:(?i:BP|HR|RR|SpO2|O2|pulse)|P|R){_VALUE}(?![\dA-Za-z])"
+    r"|(?i:T|temp)[ :=-]{0,2}(?:3[4-9]|4[0-3]|9\d|10\d))"
 )
 _VITAL_SIGNS_REACH = 36  # characters: "P 72 and regular, R 14"
 _VITAL_SIGN_BEFORE = re.compile(rf"(?<!\w){_VITAL_SIGN}[^\n:]{{0,24}}$")
@@ -205,9 +214,9 @@ _VALUE_ENDS = re.compile(r"[,;]|\.\s|\.?[ \t]*(?:\n|$)")
 _FLAG_ENDS = re.compile(_VALUE_ENDS.pattern + r"|[ ][A-Z%]")
 _SIDES_REACH = 30  # characters on either side of "(L)"
 _OTHER_SIDE = re.compile(r"(?<!\w)R(?![\w/])")
-_DAY = r"(?:yester|to|(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,5})(?:day|morrow)?"
+_DAY = r"(?:yesterday|today|tomorrow|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?s?)"
 _BY_LAPAROSCOPE = (
-    "adjustable|append|appy|assisted|band|bypass|chole|colect|cystect|fundoplication|gastr|hernia|hyster|ligation|"
+    "adjustable|append|appy|assisted|band\\b|banding|bypass|chole|colect|cystect|fundoplication|gastr|hernia|hyster|ligation|"
     "myomect|nephrect|nissen|oophorect|ovarian|prostatect|roux|salping|sigmoid|sleeve|splenect|tubal"
 )
 _NUMBER = rf"(?P<n>\d{{1,2}}{_RANGE}?)"
@@ -295,11 +304,17 @@ COUNTED = (
         needs="yom|yof|yo m|yo f|y/o m|y/o f|y.o. m|y.o. f|old m |old f |old m,|old f,",
         group="sex",
     ),
-    # 72F, SOBOE; 15M with pain: at the start of a sentence, so neither a temperature nor a catheter
+    # 15M with pain, at the start of a sentence; 72F, SOBOE, of a line: neither a temperature nor a catheter
     Rule(
-        r"(?:^|\n|[.;:]\s)\d{1,2}\s?(?P<sex>[MF])(?=,\s|\s(?:w/|with|s/p|sent|here|from|p/w|c/o|who|presents?|admitted|adm)(?!\w))",
+        r"(?:^|\n|[.;]\s)\d{1,2}\s?(?P<sex>[MF])(?=,?\s(?:w/|with|s/p|sent|here|from|p/w|c/o|who|presents?|admitted|adm)(?!\w))",
         lambda m: {"M": "male", "F": "female"}[m["sex"]],
         needs="0m,|0f,|0m |0f |0 m,|0 f,|0 m |0 f ",
+        group="sex",
+    ),
+    Rule(
+        r"(?:^|\n)(?:[2-8]\d|9[0-5])\s?(?P<sex>[MF])(?=,\s)",
+        lambda m: {"M": "male", "F": "female"}[m["sex"]],
+        needs="0m,|0f,|0 m,|0 f,",
         group="sex",
     ),
     # 2u, 10d, 5y
@@ -307,20 +322,26 @@ COUNTED = (
     Rule(r"(?<![\w./,-])(?P<n>\d{1,3})(?P<unit>[dwy])(?![\w/'-])", _glued, needs="0d|0w|0y", group="unit"),
     # w/ fever, w/fever, w/t102, /w fever, p/vax, p/1st
     Rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b|t\d)(?!in\b|out\b|wo\b)", "with", needs="w/", flags=re.I),
-    Rule(r"(?<=[A-Za-z,;)]\s)w(?=\s[A-Za-z]{2})|(?<=\s)/w(?=\s)", "with", needs=" /w | w "),
+    Rule(
+        r"(?<=[A-Za-z,;)]\s)w(?=\s(?!(?:and|dry|female|male|man|to|well|woman)\b)[A-Za-z]{2})"
+        r"|(?<=[a-z]\s)(?<!\dx\s)/w(?=\s)",
+        "with",
+        needs=" /w | w ",
+    ),
     Rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2}|\s\d)|P/(?=\s?[a-z]{3}))", "after", needs="p/"),
     Rule(r"(?<![\w/&])(?P<word>[wp])/(?P<n>\d+(?:st|nd|rd|th)?)", _after_or_with, needs="w/0|p/0"),
     # this am, the next a.m., q pm; "I am" is none
     Rule(
         rf"\b(?:each|early|every|following|in|in the|late|next|q\.?|since|that|the|this|until|(?i:{_DAY})\.?)\s"
-        r"(?P<half>[ap]\.?m\b(?:\.(?=\s?[a-z,;]))?)(?![\w'’])",
+        r"(?P<half>[ap]\.?m\b(?:\.(?=\s?[a-z,;]))?)(?![\w'’]|\s(?:\w+ing|not|un\w+|I)\b)",
         lambda m: "morning" if m["half"].startswith("a") else "evening",
         needs=" am| a.m| pm| p.m",
         group="half",
     ),
     # q. weekly, q am, q other day
     Rule(
-        rf"(?<![\w.])q\.?(?=\s(?:daily|weekly|monthly|yearly|morning|evening|night|bedtime|other|[ap]\.?m\b|{_DAY})(?!\w))",
+        r"(?<![\w.])(?<!enzyme )q\.?"
+        rf"(?=\s(?:daily|weekly|monthly|yearly|morning|evening|night|bedtime|other|[ap]\.?m\b|{_DAY})(?!\w))",
         "every",
         needs="q |q. ",
         flags=re.I,
@@ -334,30 +355,31 @@ COUNTED = (
         flags=re.I,
     ),
     # platelets 196K, lymph 20
-    Rule(r"(?<![\w.#])\d{3}(?P<k>K)(?!\w)", "thousand", needs="000k", group="k"),
+    Rule(r"(?<![\w.#])\d{3}(?P<k>K)(?!\w|\s\d\.\d)", "thousand", needs="000k", group="k"),
     Rule(
-        r"\blymphs?(?=[ :]\s?\d{1,2}(?:[%.,;\s]|$))",
+        r"\blymphs?(?=[ :]\s?\d{1,2}(?:[%,;]|\.?(?:\s(?!\s?(?:cm|mm|[A-Z]))|$)))",
         "lymphocytes",
         needs="lymph 0|lymphs 0|lymph: 0",
         flags=re.I,
     ),
     # temp inc to 103, inc redness
     Rule(r"(?<!\w)inc(?=\.?\s\w)|(?<=[a-zP] )inc(?=[;,])", _increased, needs="inc |inc;|inc,"),
-    # rx w/Tylenol; exp 8/4/06, exp date; serous otitis med; x/ fever; given 02
+    # rx w/Tylenol; lot 12 exp 8/4/06, exp date; serous otitis med; given 02
     Rule(
-        r"(?<!\breaction )(?<!similar )(?<!same )\brx(?=\s?(?:w/|with\b))",
+        r"(?<!\breaction )(?<!similar )(?<!same )(?<!new )(?<!the )(?<!a )(?<!gave )(?<!given )(?<!local )(?<!severe )"
+        r"(?<!had )\brx(?=\s?(?:w/|with\b)(?!\s?(?:\d+ refill|refill|instruct|hives|swelling|rash|redness|the)))",
         "treated",
         needs="rx w",
         flags=re.I,
     ),
-    Rule(r"\bexp\.?(?=\s?(?:dates?\b|:?\s?\d{1,2}/\d))", "expiration", needs="exp|exp.", flags=re.I),
+    Rule(r"\bexp\.?(?=\s?(?:dates?\b|:?\s?\d{1,2}/\d))", _expiration, needs="exp|exp.", flags=re.I),
     Rule(r"(?<=otitis )med\b", "media", needs="med"),
-    Rule(r"(?<=\s)x/(?=\s|for\b)", "except", needs=" x/"),
     Rule(
-        r"(?:(?<=given )|(?<=recvd )|(?<=on )|(?<=w/)|(?<=with )|(?<=and )|(?<=& ))02(?![\w/.:-]|\s?[A-Z][a-z]{2}\b)"
-        r"|(?<![\w/.:-])02(?=\s(?:sats?|was|per|via|by|mask|therapy|tank)\b)",
+        r"(?:(?<=given )|(?<=recvd )|(?<=on )|(?<=w/)|(?<=with )|(?<=and )|(?<=& ))"
+        r"02(?![\w/.:-]|\s?[A-Z][a-z]{2,}|\s?[A-Z]{3}|\s(?:and|dos|had|occasion|tab|day|was|week))"
+        r"|(?<![\w/.:-])02(?=\s(?:sats?|per|via|mask|therapy|tank)\b)",
         "oxygen",
-        needs="00",
+        needs="n 00|d 00|h 00|/00|& 00|00 s|00 p|00 v|00 m|00 t",
     ),
     # vomited 3x, 6-7x; not 2x3 cm, 10x lens
     Rule(
@@ -367,13 +389,21 @@ COUNTED = (
         group="x",
     ),
     # No.4, batch nos. 044A21A
-    Rule(r"(?<!\w)[Nn]o\.(?=\s?\d)", "number", needs="no.0|no. 0"),
-    Rule(r"(?<=batch )nos?\b|(?<=lot )nos?\b|(?<=case )nos?\b", _numbers, needs="no", flags=re.I),
-    # Ref. Physician; Sect. Site, Site PCs; 1: SP: Left kidney, of pathology reports
+    Rule(r"(?<![:?] )(?<![:?-])(?<!\w)[Nn]o\.(?=[ ]?\d)", "number", needs="no.0|no. 0"),
+    Rule(
+        r"(?:(?<=batch )|(?<=lot ))nos?\b(?=[.:]{0,2} ?#?[A-Za-z]{0,4}-?\d)",
+        _numbers,
+        needs="h no|t no",
+        flags=re.I,
+    ),
+    # Labels of pathology reports: Ref. Physician; Sect. Site, Site PCs; 1: SP: Left kidney; H&E, as scanners read it
     Rule(r"\bRef\.?(?=\s(?:physician|phys|source|provider|MD)\b)", "referring", needs="ref", flags=re.I),
     Rule(r"\bSect\.?(?=\sSite\b)", "section", needs="sect"),
     Rule(r"(?<=Site )PCs\b|(?<=Designation )PCs\b", "pieces", needs="pcs"),
-    Rule(r"(?<=\d[:.)] )SP(?=:)", "specimen", needs="sp:"),
+    Rule(r"(?<=\d: )SP(?=:)", "specimen", needs="sp:"),
+    Rule(
+        r"(?<!\w)HIE(?=\sx\s?[1-9lI](?:[lI]|\s\d)?\s*(?:\n|$|Block))", "hematoxylin and eosin", needs="hie x"
+    ),
     # n,v,d: the letters beside each other; "n & v" is in the inventory
     Rule(r"(?<![\w/'’.-])n(?=,\s?(?:v|d)\b|\sor\sv\b)", "nausea", needs="n,v|n, v|n,d|n or v"),
     Rule(
@@ -386,29 +416,21 @@ COUNTED = (
         "diarrhea",
         needs=",d|, d|& d|r d",
     ),
-    # GS, CBC: a general screen, not a Gram stain; PRE·OP as scanners read it
-    Rule(
-        r"\bGS(?=,\s(?:ANA|B12|CBC|CK|CRP|ESR|FT4|PTT?|TSH|UA)\b|/PTT?\b|/CBC\b)"
-        r"|(?:(?<=CBC, )|(?<=CBC/)|(?<=PTT, )|(?<=PTT/))GS\b",
-        "general screen",
-        needs="gs,|gs/|gs ",
-    ),
-    Rule(r"\bPRE[·•]OP\b", "preoperative", needs="pre", flags=re.I),
-    Rule(r"\bPOST[·•]OP\b", "postoperative", needs="post", flags=re.I),
     # gr II murmur, st II; cell ct; NPO p MN; all quads
     Rule(
-        r"(?<![\w.])[Gg]r\.?(?=\s?(?:[1-6](?!\d|\.\d|/|\s?(?:g|mg|q|x))|I{1,3}\b|IV\b|V\b|VI\b))",
+        r"(?<![\w.])(?<!\d )[Gg]r\.?(?=\s?(?:I{1,3}\b|IV\b|VI?\b"
+        r"|[1-6](?!\d|\.\d|/|\s?(?:g|mg|q|x|[Pp]\d|[Pp]ara|daily|bid|tid|qd|min|times))))",
         "grade",
         needs="gr 0|gr0|gr i|gr v|gr. ",
     ),
     Rule(r"(?<![\w.])st\.?(?=\s(?:I{1,3}|IV)\b)", "stage", needs="st i|st. i"),
     Rule(
-        r"(?:(?<=cell )|(?<=plt )|(?<=WBC )|(?<=sponge )|(?<=needle ))cts?\b", "count", needs="ct", flags=re.I
+        r"(?:(?<=cell )|(?<=plt )|(?<=WBC )|(?<=sponge )|(?<=needle ))ct\b(?!-|\s(?:scan|guided|abd|chest|head|pelv))",
+        "count",
+        needs=" ct",
     ),
     Rule(r"(?<=NPO )p(?=\s(?:MN|midnight)\b)", "after", needs="p mn|p midnight"),
-    Rule(r"(?:(?<=all )|(?<=[4x] )|(?<=four ))quads\b", "quadrants", needs="quads"),
-    # H&E as scanners read it, and the stain's number of slides
-    Rule(r"(?<!\w)HIE(?=\sx\s?[\dlI])", "hematoxylin and eosin", needs="hie x"),
+    Rule(r"(?:(?<=all )|(?<=\b[4x] )|(?<=four ))quads\b", "quadrants", needs="quads"),
     # R>L, L = R; R-sided and L-arm, which are one token
     Rule(
         rf"(?<![\w.'])[RL](?=\s?[<>=]\s?[RL]\b|[.-]\s?(?i:{_SIDED})\b)|(?<=[RL][<>=])[RL]\b",
@@ -419,7 +441,8 @@ COUNTED = (
     Rule(r"(?<!\w)[Tt](?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))", _fever_or_not, needs="t0"),
     Rule(r"(?<!\w)BP(?=\d{2,3}/\d{2,3}\b)", "blood pressure", needs="bp0"),
     Rule(
-        r"(?<!\w)HR(?=\d{2,3}\b)|(?<![\w/])(?<!\d\s)HR(?=:? \d{2,3}(?![\w/.-]))",
+        r"(?<!\w)HR(?=\d{2,3}\b)"
+        r"|(?<![\w/-])(?<!\d\s)(?<!(?i:per)\s)(?<!(?i:one)\s)HR(?=:? \d{2,3}(?![\w/.-]|\s?(?:ml|cc|mg|ML|\(95)))",
         "heart rate",
         needs="hr0|hr 0|hr: 0",
     ),
@@ -432,9 +455,9 @@ COUNTED = (
         needs="0h|0 h|0(h|0 (h|0l|0 l|0(l|0 (l",
         group="flag",
     ),
-    # P80 and R 16 beside another vital sign
+    # P80 and R 16 beside another vital sign; not the proteins p63 and p40, nor "T104 R 12 hrs", a rectal one
     Rule(
-        rf"(?<!\w)[PRpr](?={_VALUE}(?![\d/]|\s?(?:mg|mcg|g|ml|mL|units?|cm|mm|%)(?!\w)))",
+        rf"(?<!\w)[PRpr](?={_VALUE}(?![\d/A-Z]|\s?(?:mg|mcg|g|ml|mL|units?|cm|mm|%|min|hr?s?|hours?|days?|deg)(?!\w)))",
         _vital_sign,
         needs=_BEFORE_VALUE,
     ),

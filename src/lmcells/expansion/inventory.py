@@ -95,7 +95,8 @@ class SenseInventory:
     """Short forms and their senses, in the given order. Inventories are immutable.
 
     A short form without senses is never expanded. `rules` has the rules of the short forms whose senses depend on the
-    section or on metadata; `by_short_form` has all senses that they may have.
+    section or on metadata, and is empty for those that have merely lost a sense; `by_short_form` has all senses that
+    they may have.
 
     Examples:
         ```python

@@ -77,7 +77,7 @@ def _extended(inventory: SenseInventory, rules: list[SenseRule]) -> SenseInvento
     for short_form, own in rules_of.items():
         keys_of = cache(_form_keys)
         senses = {sense.key: sense for sense in by_short_form.get(short_form, ())}
-        is_ruled = short_form in all_rules or any(rule.where or rule.action == "pin" for rule in own)
+        is_ruled = bool(all_rules.get(short_form)) or any(rule.where or rule.action == "pin" for rule in own)
         if is_ruled:
             below = all_rules.get(short_form) or map(SenseRule, senses.values())
             all_rules[short_form] = (*below, *own)
@@ -88,6 +88,7 @@ def _extended(inventory: SenseInventory, rules: list[SenseRule]) -> SenseInvento
                 kept = list(senses.values())
                 for at in _forbidden(kept, rule.sense, keys_of):
                     del senses[kept[at].key]
+                all_rules.setdefault(short_form, ())  # nor may the grammar read it so
         by_short_form[short_form] = tuple(senses.values())
     return replace(inventory, by_short_form=by_short_form, rules=all_rules)
 
@@ -163,7 +164,7 @@ class ContextRules:
     def __call__(
         self, short_form: str, section: str, metadata: Mapping[str, object] | None = None
     ) -> Allowed | None:
-        if short_form not in self._inventory.rules:
+        if not self._inventory.rules.get(short_form):
             return None
         given = {
             str(name).lower(): " ".join(metadata_text(value).casefold().split())

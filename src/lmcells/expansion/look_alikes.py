@@ -108,7 +108,8 @@ _BASE_FOLLOWS = re.compile(r"\s?>\s?[ACGT]\b")
 _ISOTOPE = re.compile(r"(?<!\d)18$")
 _NUMBER_BEFORE = re.compile(r"(?<![\d.,])\d{1,2}$")
 _SMALL_NUMBER_BEFORE = re.compile(r"(?<![\d.,])1?\d$")
-_CODE_BEFORE = re.compile(r"\d{4}$")  # "lot 1276K"
+_CODE_BEFORE = re.compile(r"\d{4}$")  # "1276K"
+_LOT_BEFORE = re.compile(r"(?:\b(?:lot|batch|serial)\b\W{0,3}|#\s?)[\dA-Z]{0,6}\d{3}$|\d{5}$", re.IGNORECASE)
 _NUMBER_FOLLOWS = re.compile(r"\s*[\d<>≤≥=]")
 _BLOCK = re.compile(r"(?<!\w)(\d{1,2})([A-Z])([A-Z])\b")
 _BLOCKS_BEFORE = re.compile(r"(?:\bcassettes?|\bin[ ](?:blocks|slides?)|\(slides?)[ ]$", re.IGNORECASE)
@@ -151,8 +152,8 @@ _SLEEP_AID_BEFORE = re.compile(
 _MORPHINE_FOLLOWS = re.compile(r"\sContin\b", re.IGNORECASE)
 _STRAIN_FOLLOWS = re.compile(r"\s27/3\b")
 _LETTERS_BEFORE, _LETTERS_FOLLOW = (
-    re.compile(r"(?<!\S)(?:[A-Z] ){1,4}$"),
-    re.compile(r"(?: [A-Z]){1,4}(?![\w/])"),
+    re.compile(r"(?<!\S)(?:(?![NVDFC] )[A-Z] ){1,4}$"),  # "denies N V D" are three
+    re.compile(r"(?: (?![NVDFC]\b)[A-Z]){1,4}(?![\w/])"),
 )
 _YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}(?:(?:dd|mm)[/,. -]{1,2})?yy", re.IGNORECASE)
 _TIMES_BEFORE = re.compile(r"\d[ ]?[xX×][ ]?$")
@@ -342,8 +343,9 @@ class LookAlikes:
         return sum(len(each[0]) for each in (before, after) if each) > 3
 
     def _ends_a_code(self, written: Written) -> bool:
-        """ "Lot 0262AA"."""
-        return not written.may_be_unit and _CODE_BEFORE.search(self._before(written)) is not None
+        """ "1276K", "Lot 0262AA"; not "1200cc"."""
+        before = _CODE_BEFORE if len(written.stem) == 1 else _LOT_BEFORE
+        return not written.may_be_unit and before.search(self._before(written)) is not None
 
     def _is_list_label(self, written: Written) -> bool:
         """ "A." and "b)" of lists and names; "C:" among "A:", "B1:" and "D:", "(C)" of an item, "15F" after "15E"."""

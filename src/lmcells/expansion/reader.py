@@ -130,7 +130,12 @@ class NoteReader:
         counted = find_counted(text) + (find_codes(text) if self._codes else [])
         if counted:
             ruled = [each for each in found if self._is_ruled(each.short_form)]
-            counted = [each for each in counted if not overlaps(ruled, each.start, each.end)]
+            counted = [
+                each
+                for each in counted
+                if not overlaps(ruled, each.start, each.end)
+                and text[each.start : each.end] not in self._inventory.rules
+            ]
         read_out = {(each.start, each.end): each.long_form for each in counted}
         if read_out:
             found = without_overlaps([*found, *(Found(*span, text[slice(*span)]) for span in read_out)])

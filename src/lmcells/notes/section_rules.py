@@ -57,6 +57,7 @@ _ASIDE = re.compile(r"\([^()]*\)?")
 _COLUMNS = re.compile(r"\t|[ ]{3}")
 _SIGNATURE_OR_VALUE = re.compile(r",[ ]?[A-Za-z.]{1,6}$|[=<>]")
 _NUMBER_FOLLOWS = re.compile(r"[ \t]*+[<>~=+-]?\d(?!\d?[.)](?!\d))")  # but not a list number
+_LETTERED = re.compile(r"(?:^|\n)[ \t]*A[:.)][^\n]*\n(?:[^\n]*\n){0,8}?[ \t]*[AB][:.)]")
 _BESIDE_ASSESSMENT = frozenset({"SUBJECTIVE", "OBJECTIVE", "PLAN"})
 _DASH = re.compile(r"[ \t]+-{1,3}[ \t]+|-{1,3}[ \t]+|[ \t]*(?:--|[–—])[ \t]*")  # "PLAN - rest"
 _SPACE = re.compile(r" +")
@@ -343,10 +344,12 @@ def _choose(text: str, candidates: list[_Candidate], layout: _Layout) -> list[He
     headers: list[Header] = []
     open_section = ""
     is_soap = any(candidate.label.name in _BESIDE_ASSESSMENT for candidate in candidates)
+    has_letter = any(candidate.raw == "A" for candidate in candidates)
+    is_list = has_letter and not is_soap and _LETTERED.search(text) is not None
     for candidate in candidates:
         label = candidate.label
-        if candidate.raw == "A" and not is_soap:
-            continue  # the first specimen of a list
+        if candidate.raw == "A" and is_list:
+            continue  # its first specimen
         is_header = _is_known_header if label.known else _is_unknown_header
         if candidate.in_line:
             is_header = _is_header_in_line

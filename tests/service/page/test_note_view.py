@@ -470,6 +470,7 @@ def test_a_long_file_name_takes_two_lines(page: Page, tmp_path: Path) -> None:
     for each in (name, "b.txt"):
         (tmp_path / each).write_text("PLAN: PT for gait")
     page.set_input_files("#file", [tmp_path / name, tmp_path / "b.txt"])
+    expect(marks(page)).to_have_count(1)
     entry = page.locator("#notes button").first
     expect(entry).to_have_text(name)
     expect(entry).to_have_attribute("title", name)

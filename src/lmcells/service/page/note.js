@@ -136,7 +136,8 @@ export class NoteView {
 // A line may break beside any button, even before a full stop, so brackets and punctuation are kept with their mark.
 function keepPunctuation(mark) {
   const [before, after] = [mark.previousSibling, mark.nextSibling];
-  const opens = /[(["“‘]*$/.exec(before.data).index;
+  let opens = before.length;
+  while ('(["“‘'.includes(before.data[opens - 1] ?? " ")) opens -= 1;
   const closes = /^[.,;:!?)\]"”'’/-]{0,3}/.exec(after.data)[0].length;
   if (opens === before.length && closes === 0) return;
   after.splitText(closes);
@@ -289,7 +290,8 @@ export class Contents {
   }
 
   #entry(name, count, onclick, isCurrent = false) {
-    const parts = name.split(/(?<=[/_.-])/).flatMap((part) => [part, element("wbr")]); // where the name of a file may break
+    const ends = name.match(/[^/_.-]*[/_.-]|[^/_.-]+$/g) ?? [name]; // where the name of a file may break
+    const parts = ends.flatMap((part) => [part, element("wbr")]);
     const words = [element("span", { class: "name" }, ...parts), element("small", {}, count)];
     return element("li", {}, button(null, onclick, words, { title: name, "aria-current": isCurrent ? "true" : null }));
   }
