@@ -373,7 +373,7 @@ COUNTED = (
         flags=re.I,
     ),
     Rule(r"\bexp\.?(?=\s?(?:dates?\b|:?\s?\d{1,2}/\d))", _expiration, needs="exp|exp.", flags=re.I),
-    Rule(r"(?<=otitis )med\b", "media", needs="med"),
+    Rule(r"(?<=otitis )med\b", "media", needs="s med"),
     Rule(
         r"(?:(?<=given )|(?<=recvd )|(?<=on )|(?<=w/)|(?<=with )|(?<=and )|(?<=& ))"
         r"02(?![\w/.:-]|\s?[A-Z][a-z]{2,}|\s?[A-Z]{3}|\s(?:and|dos|had|occasion|tab|day|was|week))"
@@ -397,8 +397,13 @@ COUNTED = (
         flags=re.I,
     ),
     # Labels of pathology reports: Ref. Physician; Sect. Site, Site PCs; 1: SP: Left kidney; H&E, as scanners read it
-    Rule(r"\bRef\.?(?=\s(?:physician|phys|source|provider|MD)\b)", "referring", needs="ref", flags=re.I),
-    Rule(r"\bSect\.?(?=\sSite\b)", "section", needs="sect"),
+    Rule(
+        r"\bRef\.?(?=\s(?:physician|phys|source|provider|MD)\b)",
+        "referring",
+        needs="ref p|ref. p|ref s|ref. s|ref m|ref. m",
+        flags=re.I,
+    ),
+    Rule(r"\bSect\.?(?=\sSite\b)", "section", needs="sect s|sect. s"),
     Rule(r"(?<=Site )PCs\b|(?<=Designation )PCs\b", "pieces", needs="pcs"),
     Rule(r"(?<=\d: )SP(?=:)", "specimen", needs="sp:"),
     Rule(
