@@ -163,7 +163,7 @@ def main() -> None:
     with_repeats, _ = substituted(inventory, drop_repeated=False)
     n_kept = without_repeats(with_repeats)
     print(
-        f"of {len(with_repeats):,} examples {len(examples):,} are no repeats, by the rule of the paper's code {n_kept:,}\n"
+        f"of {len(with_repeats):,} examples {len(examples):,} are no repeats, by the paper's code {n_kept:,}\n"
     )
     print("| | accuracy: theirs | ours | difference | macro F1: theirs | ours | difference |")
     print("|---|---|---|---|---|---|---|")
