@@ -97,9 +97,7 @@ class LongFormFinder:
                     if match:
                         found.append(Match(start, match.end(), targets))
                     start = lower.find(beginning, match.end() if match else start + 1)
-        taken: defaultdict[str, list[tuple[int, int]]] = defaultdict(
-            list
-        )  # of a short form: in order, and apart
+        taken: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)  # by each short form, in order
         kept = []
         for start, end, targets in sorted(found, key=lambda each: (each.start - each.end, each.start)):
             free = tuple(each for each in targets if _insert(taken[each.short_form], start, end))
