@@ -75,7 +75,7 @@ FORMS = pytest.mark.parametrize(
         ("Lap appendectomy, in her lap and", {"Lap": "laparoscopic"}),
         ("sponge, lap, and needle counts", {"lap": "laparotomy"}),
         (
-            "WBC 12.1, lymph 40, plt 196K, Lymph: 2 cm, 139K 3.9, lot 1276K, #812K",
+            "WBC 12.1, lymph 40. PLT 196K, Lymph: 2 cm, 139K 3.9, lot 1276K, #812K",
             {"lymph": "lymphocytes", "K": "thousand"},
         ),
         ("temp inc to 103, inc of urine, inc c/d/i, meds inc aspirin", {"inc": "increased"}),

@@ -357,7 +357,7 @@ COUNTED = (
     # platelets 196K, lymph 20
     Rule(r"(?<![\w.#])\d{3}(?P<k>K)(?!\w|\s\d\.\d)", "thousand", needs="000k", group="k"),
     Rule(
-        r"\blymphs?(?=[ :]\s?\d{1,2}(?:[%,;]|\.?(?:\s(?!\s?(?:cm|mm|[A-Z]))|$)))",
+        r"\blymphs?(?=[ :]\s?(?:\d{2}(?!\d|\s?(?:cm|mm|nodes?)\b)|\d(?:[%,;]|$)))",
         "lymphocytes",
         needs="lymph 0|lymphs 0|lymph: 0",
         flags=re.I,
