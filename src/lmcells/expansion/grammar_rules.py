@@ -158,6 +158,10 @@ def _aged(match: re.Match[str]) -> str:
     return f"{unit} old"
 
 
+def _sex(match: re.Match[str]) -> str:
+    return "male" if match["sex"] == "M" else "female"
+
+
 def _is_of_person(match: re.Match[str]) -> bool:
     aged = _AGE_BEFORE.search(match.string, max(0, match.start() - 8), match.start())
     return aged is not None or _PERSON_FOLLOWS.match(match.string, match.end()) is not None
@@ -300,20 +304,20 @@ COUNTED = (
     ),
     Rule(
         r"\d(?<![\w./-]\d)\d{0,2}\s?-?(?:y\.?o\.?|y/o|yr old|year old|year-old)\s?(?P<sex>[MF])(?!\w)",
-        lambda m: {"M": "male", "F": "female"}[m["sex"]],
+        _sex,
         needs="yom|yof|yo m|yo f|y/o m|y/o f|y.o. m|y.o. f|old m |old f |old m,|old f,",
         group="sex",
     ),
     # 15M with pain, at the start of a sentence; 72F, SOBOE, of a line: neither a temperature nor a catheter
     Rule(
         r"(?:^|\n|[.;]\s)\d{1,2}\s?(?P<sex>[MF])(?=,?\s(?:w/|with|s/p|sent|here|from|p/w|c/o|who|presents?|admitted|adm)(?!\w))",
-        lambda m: {"M": "male", "F": "female"}[m["sex"]],
+        _sex,
         needs="0m,|0f,|0m |0f |0 m,|0 f,|0 m |0 f ",
         group="sex",
     ),
     Rule(
         r"(?:^|\n)(?:[2-8]\d|9[0-5])\s?(?P<sex>[MF])(?=,\s)",
-        lambda m: {"M": "male", "F": "female"}[m["sex"]],
+        _sex,
         needs="0m,|0f,|0 m,|0 f,",
         group="sex",
     ),
