@@ -107,6 +107,11 @@ def _vital_sign(match: re.Match[str]) -> str | None:
 
 
 def _period_of(match: re.Match[str]) -> str | None:
+    is_date_or_share = _DATE_BEFORE.search(
+        match.string, max(0, match.start() - 20), match.start()
+    ) or _PARTS_FOLLOW.match(match.string, match.end())
+    if is_date_or_share:
+        return None
     is_time = _follows_for(match) or _LATER_FOLLOWS.match(match.string, match.end())
     if match["parts"] != "52" and not is_time:
         return None  # a fraction or a date
@@ -176,15 +181,18 @@ _AGO_FOLLOWS = re.compile(r"\s(?:later|ago|post|prior|after|of|hx|history)\b|\sp
 _LATER_FOLLOWS = re.compile(r"\s(?:later|ago|hx|history)\b", re.I)
 _AGE_BEFORE = re.compile(r"\baged?\s$", re.I)
 _PERSON_FOLLOWS = re.compile(
-    r"[\s-]{0,2}(?:[MF]\b|(?:male|female|boy|girl|infant|child|baby|pt|patient|ex-|who|brought|presents)(?!\w))",
+    r"[\s-]{0,2}(?:[MF]\b(?![./])|"
+    r"(?:male|female|boy|girl|infant|child|baby|pt|patient|ex-|who|brought|presents)(?!\w))",
     re.I,
 )
 _BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every)\s$", re.I)
+_DATE_BEFORE = re.compile(r"\b(?:since|(?:scheduled|booked|planned|appointment|appt) for)\s$", re.I)
+_PARTS_FOLLOW = re.compile(r"\s(?:positive |lymph )?(?:cores?|nodes?|LNs?|biops\w+)\b")
 _WORD_BEFORE_BECAUSE = re.compile(r"([A-Za-z]{2,}[A-Za-z\d-]*)\)?\s$")
 _NO_EFFECTS = frozenset(
     "and are at began by date dated day done for from given grade has in is last near of on or pulses pupils received "
-    "reflexes scheduled score seen since started strength test than the through till to until vaccinated was were with "
-    "mon monday tue tues tuesday wed wednesday thu thurs thursday fri friday sat saturday sun sunday".split()
+    "bcx cultures cx cxr dtr dtrs labs reflexes scheduled score seen since started strength test than the through till "
+    "to until vaccinated was were with mon monday tue tues tuesday wed wednesday thu thurs thursday fri friday sat saturday sun sunday".split()
 )
 _NOT_INCREASED_BEFORE = re.compile(
     r"\b(?:pt|patient|is|was|remains|urin\w*|bladder|bowel|stool|fecal|stress|urge|abd\w*|midline|surgical|sternal|lap|"
@@ -217,7 +225,9 @@ _VITAL_SIGN_FOLLOWS = re.compile(rf"{_VALUE}[^\n\w:][^\n:]{{0,12}}(?<!\w){_VITAL
 _VALUE_ENDS = re.compile(r"[,;]|\.\s|\.?[ \t]*(?:\n|$)")
 _FLAG_ENDS = re.compile(_VALUE_ENDS.pattern + r"|[ ][A-Z%]")
 _SIDES_REACH = 30  # characters on either side of "(L)"
-_OTHER_SIDE = re.compile(r"(?<!\w)R(?![\w/])")
+_OTHER_SIDE = re.compile(
+    r"(?<!\w)R(?![\w/])|\([WD]\)|\b(?i:right|left|IOP|ABI|grip|flexion|extension|peak flow)\b"
+)
 _DAY = r"(?:yesterday|today|tomorrow|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?s?)"
 _BY_LAPAROSCOPE = (
     "adjustable|append|appy|assisted|band\\b|banding|bypass|chole|colect|cystect|fundoplication|gastr|hernia|hyster|ligation|"
@@ -261,7 +271,9 @@ COUNTED = (
         flags=re.I,
     ),
     Rule(
-        r"[xX](?<!\w[xX])(?<!\d\s[xX])(?<!\d[\"”″][xX])(?<!\d[\"”″]\s[xX])(?:(?<=x)|(?<=[A-Z]{2}\sX)|\s)\s?(?P<n>\d{1,3}(?:[-–]\d{1,3})?)"
+        r"[xX](?<!\w[xX])(?<!\d\s[xX])(?<!\d[\"”″][xX])(?<!\d[\"”″]\s[xX])"
+        r"(?<![mM][mM]\s[xX])(?<!\dF\s[xX])(?<!Fr\s[xX])(?<!(?i:factor)\s[xX])"
+        r"(?:(?<=x)|(?<=[A-Z]{2}\sX)|\s)\s?(?P<n>\d{1,3}(?:[-–]\d{1,3})?)"
         r"(?![\w%/^]|\s?\.\d|[-–]\d|\s?(?:x|cm|em|mm|mg|ml|by|inch|inches)\b)",
         _times,
         needs="x0|x 0",
@@ -274,7 +286,8 @@ COUNTED = (
     ),
     Rule(
         # Not "rotavirus G3 G4 P1", its serotypes.
-        r"\bG(?<!G\d\sG)(?P<g>\d{1,2})\s?,?\s?P\s?(?P<p>\d{1,4}(?:-\d){0,3})(?:\s?,?\s?A[bB]?(?P<a>\d))?(?![\w[])",
+        r"\bG(?<!G\d\sG)(?P<g>\d{1,2})\s?,?\s?P\s?(?!(?:16|40|53|63)(?!\d))(?P<p>\d{1,4}(?:-\d){0,3})(?:\s?,?\s?A[bB]?(?P<a>\d))?"
+        r"(?![\w[]|\sstrain)",
         _gravida,
         needs="g0",
     ),
@@ -286,7 +299,11 @@ COUNTED = (
     ),
     Rule(r"\bC(?P<c>\d{1,2})D(?P<d>\d{1,2})\b", r"cycle \g<c> day \g<d>", needs="c0d|c00d"),
     Rule(r"\bPOD\s?#?\s?(?P<n>\d{1,3})\b", r"postoperative day \g<n>", needs="pod"),
-    Rule(r"\bHD(?:\s?#\s?)?(?P<n>\d{1,3})\b", r"hospital day \g<n>", needs="hd#|hd #|hd0"),
+    Rule(
+        r"\bHD(?:\s?#\s?)?(?P<n>\d{1,3})\b(?!x|\s(?:times|completed|via))",
+        r"hospital day \g<n>",
+        needs="hd#|hd #|hd0",
+    ),
     Rule(r"\bDOL\s?#?\s?(?P<n>\d{1,3})\b", r"day of life \g<n>", needs="dol"),
     Rule(
         r"\bD\s?(?P<n>5|10|20|50)\s?(?P<half>(?:1/2|½|0?\.45%?)\s?)?(?P<base>W|NS|LR|RL)\b",
@@ -322,18 +339,37 @@ COUNTED = (
         group="sex",
     ),
     # 2u, 10d, 5y
-    Rule(r"(?<![\w.-])\d{1,3}(?:,\d{3})?\s?(?P<u>u)(?![\w/'-])", "units", needs="0u|0 u", group="u"),
+    Rule(
+        r"(?<![\w.-])\d{1,3}(?:,\d{3})?\s?(?P<u>u)(?![\w/'-]|\s(?:thick|filter|blood filter|in diam))",
+        "units",
+        needs="0u|0 u",
+        group="u",
+    ),
     Rule(r"(?<![\w./,-])(?P<n>\d{1,3})(?P<unit>[dwy])(?![\w/'-])", _glued, needs="0d|0w|0y", group="unit"),
     # w/ fever, w/fever, w/t102, /w fever, p/vax, p/1st
-    Rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b|t\d)(?!in\b|out\b|wo\b)", "with", needs="w/", flags=re.I),
+    Rule(
+        r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b|t\d)(?!in\b|out\b|wo\b|up\b|held\b|hold|ends?\b|ch\b|wp\b)",
+        "with",
+        needs="w/",
+        flags=re.I,
+    ),
     Rule(
         r"(?<=[A-Za-z,;)]\s)w(?=\s(?!(?:and|dry|female|male|man|to|well|woman)\b)[A-Za-z]{2})"
         r"|(?<=[a-z]\s)(?<!\dx\s)/w(?=\s)",
         "with",
         needs=" /w | w ",
     ),
-    Rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2}|\s\d)|P/(?=\s?[a-z]{3}))", "after", needs="p/"),
-    Rule(r"(?<![\w/&])(?P<word>[wp])/(?P<n>\d+(?:st|nd|rd|th)?)", _after_or_with, needs="w/0|p/0"),
+    Rule(
+        r"(?<![\w/&])(?:p/(?!\s?(?:day|wk|week|min|hr|kg|os)\b|\s?(?:protocol|rectum|vag))"
+        r"(?=\s?[a-zA-Z]{2}|\s\d)|P/(?=[a-z]{3}))",
+        "after",
+        needs="p/",
+    ),
+    Rule(
+        r"(?<![\w/&])(?P<word>[wp])/(?!\d{2,3}(?:\.|,?\s[rR]/|$))(?P<n>\d+(?:st|nd|rd|th)?)",
+        _after_or_with,
+        needs="w/0|p/0",
+    ),
     # this am, the next a.m., q pm; "I am" is none
     Rule(
         rf"\b(?:each|early|every|following|in|in the|late|next|q\.?|since|that|the|this|until|(?i:{_DAY})\.?)\s"
@@ -414,9 +450,9 @@ COUNTED = (
         r"(?<!\w)HIE(?=\sx\s?[1-9lI](?:[lI]|\s\d)?\s*(?:\n|$|Block))", "hematoxylin and eosin", needs="hie x"
     ),
     # n,v,d: the letters beside each other; "n & v" is in the inventory
-    Rule(r"(?<![\w/'’.-])n(?=,\s?(?:v|d)\b|\sor\sv\b)", "nausea", needs="n,v|n, v|n,d|n or v"),
+    Rule(r"(?<![\w/'’.-])n(?=,\s?(?:v|d)\b(?!\sintact)|\sor\sv\b)", "nausea", needs="n,v|n, v|n,d|n or v"),
     Rule(
-        r"(?:(?<=\bn,)|(?<=\bn, )|(?<=\bn or ))v\b(?![/'’.])|(?<![\w/'’.-])v(?=,\s?d\b)",
+        r"(?:(?<=\bn,)|(?<=\bn, )|(?<=\bn or ))v\b(?![/'’.]|\sintact)|(?<![\w/'’.-])v(?=,\s?d\b)",
         "vomiting",
         needs=",v|, v|r v|v,d|v, d",
     ),
@@ -442,16 +478,17 @@ COUNTED = (
     Rule(r"(?:(?<=all )|(?<=\b[4x] )|(?<=four ))quads\b", "quadrants", needs="quads"),
     # R>L, L = R; R-sided and L-arm, which are one token
     Rule(
-        rf"(?<![\w.'])[RL](?=\s?[<>=]\s?[RL]\b|[.-]\s?(?i:{_SIDED})\b)|(?<=[RL][<>=])[RL]\b",
+        rf"(?<![\w.'])[RL](?=\s?[<>=]\s?[RL]\b|(?<!\d\s[RL])(?<!Dr\.\s[RL])[.-]\s?(?i:{_SIDED})\b)|(?<=[RL][<>=])[RL]\b",
         lambda m: _SIDES[m[0]],
         needs="r>l|l>r|r >|l >|r-|l-|r.|l.",
     ),
     # T98.6, t102, BP120/80, HR72, RR16, CN7
-    Rule(r"(?<!\w)[Tt](?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))", _fever_or_not, needs="t0"),
+    Rule(r"(?<!\w)[Tt](?=(?P<n>\d{2,3}(?:\.\d)?)(?![\dAX]|\.\d))", _fever_or_not, needs="t0"),
     Rule(r"(?<!\w)BP(?=\d{2,3}/\d{2,3}\b)", "blood pressure", needs="bp0"),
     Rule(
         r"(?<!\w)HR(?=\d{2,3}\b)"
-        r"|(?<![\w/-])(?<!\d\s)(?<!(?i:per)\s)(?<!(?i:one)\s)HR(?=:? \d{2,3}(?![\w/.-]|\s?(?:ml|cc|mg|ML|\(95)))",
+        r"|(?<![\w/-])(?<!\d\s)(?<!(?i:per)\s)(?<!(?i:one|two)\s)(?<!(?i:three)\s)"
+        r"HR(?=:? \d{2,3}(?![\w/.-]|\s?(?:ml|cc|mg|ML|\(95)))",
         "heart rate",
         needs="hr0|hr 0|hr: 0",
     ),
@@ -473,7 +510,8 @@ COUNTED = (
     # AKI 2/2 sepsis
     Rule(
         r"(?<=\s)2/2(?=\s(?!(?:and|at|bilat\w*|blood|bottles?|but|by|cm|cultures?|he|i|in|is|it|left|lymph|nodes?|on|or|positive|"
-        r"pt|pts|right|samples?|sets?|she|specimens?|symmetric\w*|then|they|though|tubes?|was|were|when|which|with)\b)[a-z(])",
+        r"abx|completed?|for|given|negative|ngtd|pending|show\w*|"
+        r"through\w*|to|today|pt|pts|right|samples?|sets?|she|specimens?|symmetric\w*|then|they|though|tubes?|was|were|when|which|with)\b)[a-z(])",
         _because_of,
         needs=" 0/0 ",
         flags=re.I,
