@@ -192,7 +192,8 @@ _WORD_BEFORE_BECAUSE = re.compile(r"([A-Za-z]{2,}[A-Za-z\d-]*)\)?\s$")
 _NO_EFFECTS = frozenset(
     "and are at began by date dated day done for from given grade has in is last near of on or pulses pupils received "
     "bcx cultures cx cxr dtr dtrs labs reflexes scheduled score seen since started strength test than the through till "
-    "to until vaccinated was were with mon monday tue tues tuesday wed wednesday thu thurs thursday fri friday sat saturday sun sunday".split()
+    "to until vaccinated was were with "
+    "mon monday tue tues tuesday wed wednesday thu thurs thursday fri friday sat saturday sun sunday".split()
 )
 _NOT_INCREASED_BEFORE = re.compile(
     r"\b(?:pt|patient|is|was|remains|urin\w*|bladder|bowel|stool|fecal|stress|urge|abd\w*|midline|surgical|sternal|lap|"
