@@ -314,6 +314,13 @@ def test_labels_masks_and_stages_are_no_short_forms(text: str, short_form: str) 
 
 
 @pytest.mark.parametrize(
+    ("text", "short_form"), [("denies N V D", "N"), ("UOP 1200cc", "cc"), ("1000NS", "NS")]
+)
+def test_letters_apart_and_units_after_numbers_are_short_forms(text: str, short_form: str) -> None:
+    assert found(text, ShortFormFinder([short_form])) == [(short_form, short_form)]
+
+
+@pytest.mark.parametrize(
     ("text", "short_form"),
     [
         ("stage T3, N1b M0; T3 NX", "T3"),

@@ -116,6 +116,7 @@ FORMS = pytest.mark.parametrize(
         ("OA gr 3. cell ct 850, renal cell CT chest, NPO p MN", {"gr": "grade", "ct": "count", "p": "after"}),
         ("BS in all quads, hip flex quads, lives w wife, 5 w", {"quads": "quadrants", "w": "with"}),
         ("Ceftriaxone 1 gr IV, Gr 3 P2", {}),
+        ("head ct, weak quads, neonatal HIE, lymph node 2, given rx, pt exp pain, no. of, No.", {}),
     ],
 )
 

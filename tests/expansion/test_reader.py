@@ -173,6 +173,18 @@ def test_a_definition_holds_for_the_spellings_that_begin_with_it() -> None:
     assert told == [None, *["physical therapy"] * 3, *["prothrombin time"] * 2]
 
 
+def test_the_grammar_does_not_read_what_an_inventory_forbids() -> None:
+    senses = [Sense("HR", "heart rate"), Sense("HR", "hour"), Sense("no", "number")]
+    reader = NoteReader(SenseInventory.from_senses(senses))
+    text = "HR 72, batch no 12"
+    assert [(each.short_form, each.source) for each in reader(text)] == [("HR", "grammar"), ("no", "grammar")]
+    forbidden = [
+        {"short_form": s, "long_form": f, "action": "forbid"} for s, f in (("HR", "heart rate"), ("no", "*"))
+    ]
+    left = reader.over(extend(SenseInventory.from_senses(senses), forbidden))(text)
+    assert [(each.short_form, each.source) for each in left] == [("HR", "model")]
+
+
 @pytest.mark.parametrize("unit", ["PT q6h ", "PT: physical therapy\n", "physical therapies (PTs) PT "])
 def test_time_is_linear_on_hostile_text(unit: str) -> None:
     pinned = extend(INVENTORY, [{"short_form": "PT", "long_form": "prothrombin time", "action": "pin"}])

@@ -38,6 +38,7 @@ def test_the_letters_of_a_soap_note_on_one_line_are_headers() -> None:
 def test_the_first_label_of_a_list_is_no_assessment() -> None:
     assert names("S: cough\nO: clear\nA: URI\nP: rest") == ["SUBJECTIVE", "OBJECTIVE", "ASSESSMENT", "PLAN"]
     assert "ASSESSMENT" not in names("SPECIMENS:\nA: skin of the nose\n\nA: Received fresh.")
+    assert "ASSESSMENT" in names("HPI: cough\nPE: crackles\nA: pneumonia\nRx: rest")
 
 
 PIECES = [

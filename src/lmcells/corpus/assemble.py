@@ -17,7 +17,7 @@ from lmcells.corpus import corpus as files
 from lmcells.corpus.sections import count_in_segments, number_sections, resolve
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.corpus.shard import Shard, distinct
-from lmcells.corpus.statistics import TokenSections, create_occurrences, place_occurrences
+from lmcells.corpus.statistics import TokenSections, create_occurrences, narrowest, place_occurrences
 from lmcells.errors import InputError
 from lmcells.files import read_json, write_json
 from lmcells.processes import Run
@@ -222,5 +222,4 @@ def _write_shard(path: Path, before: list[int], *, folder: Path) -> TokenSection
     files.write_array(folder / files.TOKEN_SEGMENT, np.repeat(segments, lengths), at=n_tokens)
     for name, ids in numbered.items():
         files.write_array(folder / name, ids, at=n_segments)
-    sections = numbered[files.SECTION_IDS]
-    return n_tokens, tokens, np.repeat(sections.astype(np.min_scalar_type(sections.max(initial=0))), lengths)
+    return n_tokens, tokens, np.repeat(narrowest(numbered[files.SECTION_IDS]), lengths)

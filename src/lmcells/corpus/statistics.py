@@ -279,21 +279,20 @@ def write_section_statistics(corpus: Corpus) -> None:
 
     def gather(words: tuple[int, int]) -> WordBlock:
         block = arrays.gather(words, max_per_word=MAX_PER_WORD)
-        return block._replace(metadata=_narrowest(block.metadata), counts=_narrowest(block.counts))
+        return block._replace(metadata=narrowest(block.metadata), counts=narrowest(block.counts))
 
     for block in _in_threads(gather, arrays.blocks()):
         sections[n_written : n_written + block.occurrences.size] = block.occurrences
         n_written += block.occurrences.size
         counted.append(block._replace(occurrences=block.occurrences[:0]))
     section_offsets, metadata, counts = join_counts(counted)
-    for name, array in zip(
-        files.SECTION_COUNTS, (_narrowest(section_offsets), metadata, counts), strict=True
-    ):
+    for name, array in zip(files.SECTION_COUNTS, (narrowest(section_offsets), metadata, counts), strict=True):
         np.save(corpus.folder / name, array)
     (corpus.folder / _ALL_SECTIONS).unlink()
 
 
-def _narrowest(array: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
+def narrowest(array: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
+    """Return an array in the narrowest unsigned type that holds its values."""
     return array.astype(np.min_scalar_type(int(array.max(initial=0))))
 
 

@@ -47,7 +47,7 @@ from lmcells.integrations.shards import (
 )
 from lmcells.notes.readers import ReadReport
 from lmcells.notes.readers.opening import STDIN
-from lmcells.notes.readers.report import Line
+from lmcells.notes.readers.report import Line, line_number
 from lmcells.pretrained.folder import model_folder
 
 _PLAN = "plan.json"
@@ -179,7 +179,7 @@ class _RejectingReport(ReadReport):
     file: TextIO = field(repr=False, kw_only=True)
 
     def skip(self, reason: str, line: Line | None = None, *, path: Path | None = None) -> None:
-        number = line() if callable(line) else line
+        number = line_number(line)
         ReadReport.skip(self, reason, number, path=path)
         self.file.write(_rejected_row(reason, line=number, path=path))
 

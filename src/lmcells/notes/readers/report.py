@@ -19,6 +19,10 @@ Line = int | Callable[[], int]
 """The number of a line, or a function that counts the lines up to it."""
 
 
+def line_number(line: Line | None) -> int | None:
+    return line() if callable(line) else line
+
+
 @dataclass(slots=True)
 class ReadReport:
     """Counts of a reader. Every row is either read, or skipped for a reason; warnings are about notes that were read.
@@ -95,7 +99,7 @@ class ReadReport:
 
     def _remember(self, reason: str, line: Line | None, path: Path | None) -> None:
         if reason not in self.first_seen:
-            number = line() if callable(line) else line
+            number = line_number(line)
             place = (None if path is None else path.name, None if number is None else str(number))
             self.first_seen[reason] = ":".join(filter(None, place))
 
