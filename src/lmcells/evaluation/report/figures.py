@@ -76,24 +76,12 @@ def calibration(findings: Findings) -> Figure:
     figure, (reliability, coverage) = _panels(2)
     reliability.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
     for number, model in enumerate(findings.models):
-        points, curve = model.reliability, model.coverage_curve
-        _line(
-            reliability,
-            number,
-            findings.shown(model.name),
-            [p for p, _, _ in points],
-            [right for _, right, _ in points],
-        )
+        name, curve = findings.shown(model.name), model.coverage_curve
+        confidence, right, _ = zip(*model.reliability, strict=True)
+        _line(reliability, number, name, confidence, right)
         step = max(1, len(curve.coverage) // 400)  # more points than pixels only make the file large
         shown = [*range(0, len(curve.coverage) - 1, step), len(curve.coverage) - 1]
-        _line(
-            coverage,
-            number,
-            findings.shown(model.name),
-            curve.coverage[shown],
-            curve.accuracy[shown],
-            marker="",
-        )
+        _line(coverage, number, name, curve.coverage[shown], curve.accuracy[shown], marker="")
     reliability.set(xlabel="Confidence", ylabel="Accuracy", title="Reliability", ylim=(0, 1.02))
     coverage.set(xlabel="Share answered, surest first", ylabel="Accuracy of those", title="Coverage")
     for axes in (reliability, coverage):

@@ -13,6 +13,7 @@ from lmcells.errors import InputError
 from lmcells.evaluation import calibrate, metrics
 from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.intervals import Comparison, compare_all, paper_intervals
+from lmcells.evaluation.predictions import Predictions
 from lmcells.evaluation.rankers import ORACLE
 
 if TYPE_CHECKING:
@@ -161,7 +162,9 @@ def templates(**how: Any) -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("lmcells.evaluation.report")
-    return Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, **how)
+    environment = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, **how)
+    environment.filters |= {"hours": show_hours, "means": means_over_short_forms}
+    return environment
 
 
 def show_hours(hours: float | None) -> str:
@@ -169,7 +172,22 @@ def show_hours(hours: float | None) -> str:
     return "" if hours is None else f"{hours:.2f}" if hours >= 0.1 else f"{hours:.2g}"
 
 
-def commonest_mistakes(result: ModelResult, *, limit: int) -> list[dict[str, Any]]:
+def wrong_answer(predictions: Predictions, row: int) -> metrics.Row:
+    """A line of `tables/errors.csv`, without the text, which is in the dataset under the same id."""
+    index = predictions.short_form_index[row]
+    candidates = predictions.candidates[index]
+    return {
+        "id": predictions.ids[row],
+        "note_id": predictions.note_ids[row],
+        "short_form": predictions.short_forms[index],
+        "long_form": candidates[predictions.truth[row]],
+        "taken_for": candidates[predictions.predicted[row]],
+        "p_taken": float(predictions.confidence[row]),
+        "p_truth": float(np.exp(predictions.log_probability_of_truth[row])),
+    }
+
+
+def commonest_mistakes(result: ModelResult, *, limit: int) -> list[metrics.Row]:
     """The most frequent confusions, each with its most confident example and the text around it: patient data."""
     predictions = result.predictions
     kinds = np.stack([predictions.short_form_index, predictions.truth, predictions.predicted], axis=1)
@@ -177,23 +195,12 @@ def commonest_mistakes(result: ModelResult, *, limit: int) -> list[dict[str, Any
     for row in np.flatnonzero(~predictions.is_right).tolist():
         rows_of[tuple(kinds[row].tolist())].append(row)
     found = []
-    commonest = sorted(rows_of.items(), key=lambda item: (-len(item[1]), item[0]))[:limit]
-    for (short_form, truth, taken), rows in commonest:
-        row = max(rows, key=lambda row: float(predictions.confidence[row]))
-        example = result.contexts.get(predictions.ids[row])
-        mistake = {
-            "short_form": predictions.short_forms[short_form],
-            "long_form": predictions.candidates[short_form][truth],
-            "taken_for": predictions.candidates[short_form][taken],
-            "n": len(rows),
-            "example_id": predictions.ids[row],
-            "note_id": predictions.note_ids[row],
-            "p_taken": float(predictions.confidence[row]),
-            "p_truth": float(np.exp(predictions.log_probability_of_truth[row])),
-            "section": None if example is None else example.section,
-            "window": None if example is None else window_around(example.text, example.start, example.end),
-        }
-        found.append(mistake)
+    for _, rows in sorted(rows_of.items(), key=lambda item: (-len(item[1]), item[0]))[:limit]:
+        mistake = wrong_answer(predictions, max(rows, key=lambda row: float(predictions.confidence[row])))
+        example = result.contexts.get(mistake["id"])
+        section = None if example is None else example.section
+        window = None if example is None else window_around(example.text, example.start, example.end)
+        found.append({**mistake, "n": len(rows), "section": section, "window": window})
     return found
 
 

@@ -25,8 +25,6 @@ from lmcells.evaluation.report.findings import (
     best_of,
     by_short_form,
     commonest_mistakes,
-    means_over_short_forms,
-    show_hours,
     templates,
 )
 
@@ -40,8 +38,6 @@ def render(template: str, **values: Any) -> str:
     environment = templates(autoescape=True)
     environment.filters |= {
         "between": lambda interval: "" if interval is None else f"{interval.low:.3f} to {interval.high:.3f}",
-        "hours": show_hours,
-        "means": means_over_short_forms,
         "mistakes": partial(commonest_mistakes, limit=_N_MISTAKES),
         "published_for": published_figures,
         "shaded": _shaded,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lmcells.evaluation.intervals import Interval
-from lmcells.evaluation.metrics import ACRONYM_METRICS, CANDIDATE_COLUMNS, SEED_COLUMNS
+from lmcells.evaluation.metrics import ACRONYM_METRICS, CANDIDATE_COLUMNS, SEED_COLUMNS, confusion_matrix
 from lmcells.evaluation.predictions import Exclusion
 from lmcells.evaluation.report.findings import (
     ACRONYM_COLUMNS,
@@ -25,9 +25,8 @@ from lmcells.evaluation.report.findings import (
     Published,
     best_of,
     by_short_form,
-    means_over_short_forms,
-    show_hours,
     templates,
+    wrong_answer,
 )
 
 _HEADLINE = (
@@ -110,24 +109,16 @@ def _headline(model: ModelFindings) -> Row:
 def _confusions(models: Sequence[ModelFindings]) -> Iterator[Row]:
     """Every non-zero cell of every short form, not only of the worst."""
     for model in models:
-        predictions = model.result.predictions
-        cells = np.stack([predictions.short_form_index, predictions.truth, predictions.predicted], axis=1)
-        for (short_form, truth, taken), n in zip(*np.unique(cells, axis=0, return_counts=True), strict=True):
-            names = predictions.candidates[short_form]
-            yield model.name, predictions.short_forms[short_form], names[truth], names[taken], int(n)
+        for short_form in model.result.predictions.short_forms:
+            _, names, counts = confusion_matrix(model.result.predictions, short_form)
+            for truth, taken in np.argwhere(counts).tolist():
+                yield model.name, short_form, names[truth], names[taken], counts[truth, taken]
 
 
 def _errors(models: Sequence[ModelFindings]) -> Iterator[Row]:
-    """Every wrong answer, without the text, which is in the dataset under the same id."""
     for model in models:
-        predictions = model.result.predictions
-        p_truth = np.exp(predictions.log_probability_of_truth)
-        for row in np.flatnonzero(~predictions.is_right):
-            index, ids = predictions.short_form_index[row], (predictions.ids[row], predictions.note_ids[row])
-            names, short_form = predictions.candidates[index], predictions.short_forms[index]
-            labels = names[predictions.truth[row]], names[predictions.predicted[row]]
-            p = float(predictions.confidence[row]), float(p_truth[row])
-            yield model.name, *ids, short_form, *labels, *p
+        for row in np.flatnonzero(~model.result.predictions.is_right).tolist():
+            yield model.name, *wrong_answer(model.result.predictions, row).values()
 
 
 _SPECIAL = {
@@ -144,8 +135,7 @@ def latex_tables(findings: Findings) -> dict[str, str]:
     named = {f"{kind}_start_string": start for kind, (start, _) in delimiters.items()}
     named |= {f"{kind}_end_string": end for kind, (_, end) in delimiters.items()}
     environment = templates(autoescape=False, **named)  # names go through the filter `tex`
-    environment.filters |= {"tex": escape, "hours": show_hours, "cells": _cells}
-    environment.filters |= {"by_short_form": by_short_form, "means": means_over_short_forms}
+    environment.filters |= {"tex": escape, "cells": _cells, "by_short_form": by_short_form}
     models, seeds = findings.models, findings.seeds
     template: Any = environment.get_template("tables.tex").make_module(
         {

@@ -14,7 +14,7 @@ from lmcells.evaluation.intervals import bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, summarise_seeds
 from lmcells.evaluation.predictions import load_predictions
 from lmcells.evaluation.report import Findings, Published, Setting, require_matplotlib, write_report
-from lmcells.evaluation.report.findings import Means, best_of, show_hours, templates
+from lmcells.evaluation.report.findings import Means, best_of, templates
 from lmcells.evaluation.report.page import published_figures, render
 from lmcells.evaluation.reproduce.data_steps import describe_sizes
 from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
@@ -227,7 +227,7 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
     def run(is_done: IsDone) -> None:
         require_matplotlib()
         environment = templates(autoescape=False)
-        environment.filters |= {"short": _short, "hours": show_hours}
+        environment.filters["short"] = _short
         about, shown = environment.get_template("about.txt"), []
         for dataset in datasets:
             found = Evaluated(dataset, protocol, workspace, is_done)

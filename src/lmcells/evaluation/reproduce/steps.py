@@ -16,7 +16,7 @@ from typing import Any
 
 from lmcells.errors import ConfigError, InputError, nearest
 from lmcells.evaluation.reproduce.protocol import ADDED, TRAINED, MissingSource, ModelPlan, Protocol, Source
-from lmcells.files import read_json, sha256, write_json
+from lmcells.files import read_saved, sha256, write_json
 
 MAIN, LEAKY = "main", "leaky"
 INVENTORY, ACCOUNT, NOTES = ".inventory.json", ".account.json", ".notes.txt"  # of a dataset
@@ -125,7 +125,7 @@ class Digests:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._known: dict[str, dict[str, Any]] = read_json(path) if path.is_file() else {}
+        self._known: dict[str, dict[str, Any]] = read_saved(path)
 
     def of(self, source: Source) -> str:
         """Return the checksum of a file, or of all files of a folder with their names."""
@@ -248,11 +248,7 @@ class Steps:
         return "finished" in record and record.get("key") == self.key(step.name)
 
     def _record(self, name: str) -> dict[str, Any]:
-        try:
-            found = read_json(self.workspace.record(name))
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        return read_saved(self.workspace.record(name))
 
     def begin(self, step: Step, *, beside: Sequence[str] = ()) -> None:
         """Record the inputs of a step, and remove the leftovers of a run with another key.
