@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from language_model.small_models import WITHOUT_ONEDNN, small_model, texts_of, without_onednn
-from lmcells.language_model.model import BEGINNING, END, PADDING, mirror, spell_out
-from lmcells.language_model.objective import softmax_losses
+from lmcells.language_model.model import BEGINNING, END, PADDING, mirror, softmax_losses, spell_out
 
 KINDS = pytest.mark.parametrize("kind", ["transformer", "bilstm"])
 ROW = ["chest", "pain", "and", "cough", "since", "monday"]

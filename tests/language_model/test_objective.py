@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from language_model.small_models import WITHOUT_ONEDNN, without_onednn
-from lmcells.language_model.objective import WordTable, full_losses, negatives, sampled_losses, softmax_losses
+from lmcells.language_model.model import WordTable, full_losses, negatives, sampled_losses, softmax_losses
 from lmcells.training.device_corpus import AliasTable
 
 N_WORDS, WIDTH = 300, 8
@@ -68,7 +68,7 @@ def test_the_estimate_of_the_denominator_has_no_bias(
     table: WordTable, drawn_from: tuple[AliasTable, torch.Tensor]
 ) -> None:
     states, words = states_and_words(10)
-    right = table.logits_of(states, words)
+    right = table.logits(states).gather(1, words.unsqueeze(1)).squeeze(1)
     estimates = [
         (sampled(table, drawn_from, 50, seed=seed, states=states, words=words) + right).exp()
         for seed in range(800)
@@ -149,7 +149,7 @@ def test_a_word_that_seems_impossible_has_a_finite_loss(table: WordTable) -> Non
 def test_measuring_in_parts_changes_nothing(table: WordTable, monkeypatch: pytest.MonkeyPatch) -> None:
     states, words = states_and_words()
     at_once = full_losses(table, states, words)
-    monkeypatch.setattr("lmcells.language_model.objective._LOGITS_AT_ONCE", 7 * N_WORDS)
+    monkeypatch.setattr("lmcells.language_model.model._LOGITS_AT_ONCE", 7 * N_WORDS)
     torch.testing.assert_close(full_losses(table, states, words), at_once)
 
 

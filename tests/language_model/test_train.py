@@ -25,8 +25,7 @@ from language_model.small_models import (
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
 from lmcells.language_model.model import LanguageModel
-from lmcells.language_model.train import EarlyStopping, train_language_model
-from lmcells.language_model.windows import cut_windows
+from lmcells.language_model.train import EarlyStopping, cut_windows, train_language_model
 from lmcells.pretrain import train
 from lmcells.training import Progress, TrainingStopped
 from lmcells.training.checkpoint import load_newest

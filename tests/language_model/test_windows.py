@@ -12,7 +12,7 @@ from corpora import corpus_of
 from language_model.small_models import planted_corpus, small_model
 from lmcells.corpus import Corpus
 from lmcells.language_model.config import LanguageModelSettings
-from lmcells.language_model.windows import TextWindows, WindowReader, cut_windows, widths_up_to
+from lmcells.language_model.train import TextWindows, WindowReader, cut_windows, widths_up_to
 
 
 @pytest.fixture(scope="module")
