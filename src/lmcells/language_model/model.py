@@ -342,7 +342,7 @@ def sampled_losses(
     correction = log_chance[drawn] + float(np.log(drawn.shape[0]))  # (S,)
     logits = functional.linear(states, table.vectors(drawn), table.biases(drawn).squeeze(1))  # (N, S)
     with full_precision(logits):
-        of_vectors: Tensor = (states.float() * table.vectors(words)).sum(dim=-1)
-        right = of_vectors + table.biases(words).squeeze(1)  # (N,)
+        products = states.float() * table.vectors(words)
+        right: Tensor = products.sum(dim=-1) + table.biases(words).squeeze(1)  # (N,)
         others = (logits.float() - correction).masked_fill(drawn == words.unsqueeze(1), _NEVER)  # (N, S)
         return torch.logaddexp(right, others.logsumexp(dim=1)) - right
