@@ -182,3 +182,10 @@ def test_equally_sure_answers_are_given_together() -> None:
 def test_no_example_is_an_error() -> None:
     with pytest.raises(InputError, match="at least one example"):
         calibrate.expected_calibration_error([], [])
+    with pytest.raises(InputError, match="at least one example"):
+        calibrate.report_calibration([], Calibration())
+
+
+def test_short_forms_with_one_sense_cannot_show_whether_none_fits() -> None:
+    mentions = [calibrate.ScoredMention(f"SF{number}", np.zeros(1), 0) for number in range(10)]
+    assert calibrate.report_calibration(mentions, Calibration())["none_fits_auroc"] is None

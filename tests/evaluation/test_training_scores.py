@@ -34,6 +34,10 @@ def test_a_choice_needs_other_datasets_and_senses_for_each(tmp_path: Path) -> No
         ConfigError, match="found 2 for 3 --evaluate datasets; allowed: one for all, or one for each"
     ):
         TrainingScorer(datasets, inventories=[tmp_path / "i.json"] * 2, corpus=corpus)
+    with pytest.raises(ConfigError, match="two datasets are called 'a'"):
+        TrainingScorer(
+            [*datasets, tmp_path / "x" / "a.jsonl"], inventories=[tmp_path / "i.json"], corpus=corpus
+        )
 
 
 def test_the_first_of_the_best_is_kept_and_what_a_stopped_run_left_is_not(tmp_path: Path) -> None:

@@ -140,6 +140,19 @@ def test_three_formats_are_read_and_bad_rows_are_named_and_skipped(tmp_path: Pat
     export.write_text(json.dumps([task]))
     assert [note.marks for note in marked_notes.read_marked_notes(export, report=ReadReport())] == [expected]
 
+    relation = {"type": "relation", "from_id": "r", "to_id": "r", "direction": "right"}
+    answer = {"id": "c", "type": "choices", "value": {"choices": ["easy"]}}
+    task["annotations"] = [{"result": [relation, label, text, answer]}]
+    export.write_text(json.dumps([task]), encoding="utf-8-sig")
+    assert [note.marks for note in marked_notes.read_marked_notes(export, report=ReadReport())] == [expected]
+
+
+def test_marks_in_text_with_carriage_returns_stay_where_they_are(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"HPI:\r\nPT today\r\n")
+    (tmp_path / "a.ann").write_text("T1\tAcronym 6 8\tPT\n#1\tAnnotatorNotes T1\tphysical therapy\n")
+    (note,) = marked_notes.read_marked_notes(tmp_path, report=ReadReport())
+    assert [note.text[mark.start : mark.end] for mark in note.marks] == ["PT"]
+
 
 def test_probabilities_stay_honest_where_senses_are_missing() -> None:
     sentences = Path(__file__).parents[2] / "benchmarks" / "data" / "everyday_sentences_dev.jsonl"

@@ -82,7 +82,7 @@ def auroc(score: npt.ArrayLike, is_positive: npt.ArrayLike) -> float | None:
 
     Mann-Whitney: (sum of the positives' mid-ranks - n_pos (n_pos + 1) / 2) / (n_pos n_neg).
     """
-    values, positive = _pair(score, is_positive)
+    values, positive = np.asarray(score, np.float64), np.asarray(is_positive, bool)
     n_positive = int(positive.sum())
     n_negative = len(values) - n_positive
     if not n_positive or not n_negative:
@@ -174,6 +174,7 @@ def report_calibration(
 ) -> dict[str, int | float | None]:
     """Measure a calibration; names as in `lmcells calibrate --json`."""
     sure, right = _answers(mentions, calibration)
+    error = expected_calibration_error(sure, right)  # refuses no mentions at all
     given = np.array([calibration.judge(mention.scores)[1] is None for mention in mentions])
     several = [mention for mention in mentions if mention.scores.size > 1]
     best = [float(mention.scores.max()) for mention in several]
@@ -186,7 +187,7 @@ def report_calibration(
     return {
         "n": len(mentions),
         "accuracy": float(right.mean()),
-        "calibration_error": expected_calibration_error(sure, right),  # 15 bins of equal mass
+        "calibration_error": error,  # 15 bins of equal mass
         # With a fifth of all senses removed, so that any answer to their mentions is wrong; mean of five draws:
         "calibration_error_without_a_fifth": float(np.mean(errors)) if errors else None,
         "coverage_at_95": coverage_at_precision(sure, right, precision=0.95),

@@ -253,6 +253,11 @@ class TrainingScorer:
             )
         if keep_in is not None and len(datasets) < 2:
             raise ConfigError("--keep-best chooses by the other datasets: give --evaluate at least twice.")
+        names = Counter(path.stem for path in datasets)
+        if repeated := [name for name, n in names.items() if n > 1]:
+            raise ConfigError(
+                f"--evaluate: two datasets are called {repeated[0]!r}. Rename one of the files."
+            )
         senses = list(map(load_inventory, inventories))
         self._scored = [
             (path.stem, list(read_dataset(path, report=ReadReport())), inventory)

@@ -66,9 +66,9 @@ def read_marked_notes(path: Path, *, report: ReadReport) -> Iterator[MarkedNote]
             texts = (each for each in sorted(path.glob("*.txt")) if each.with_suffix(".ann").is_file())
             rows, read = texts, _read_brat
         elif path.suffix == ".json":
-            rows, read = json.loads(path.read_text("utf-8")), _read_task
+            rows, read = json.loads(path.read_text("utf-8-sig")), _read_task
         else:
-            rows, read = path.read_text("utf-8").split("\n"), json.loads
+            rows, read = path.read_text("utf-8-sig").split("\n"), json.loads
     except (ValueError, RecursionError):
         raise FormatError(f"{path} is not {'JSON' if path.suffix == '.json' else 'text'} in UTF-8.") from None
     if isinstance(rows, str | int | float | dict | None):
@@ -114,13 +114,16 @@ def _read_brat(path: Path) -> Row:
             target, _, note = rest.partition("\t")
             senses[target.split()[1]] = note
     mentions = [_mention(*where, senses.get(key, "")) for key, where in labels.items()]
-    return {"id": path.stem, "text": path.read_text("utf-8"), "mentions": mentions}
+    text = path.read_bytes().decode()  # offsets count the carriage returns, which `read_text` drops
+    return {"id": path.stem, "text": text, "mentions": mentions}
 
 
 def _read_task(task: Row) -> Row:
     regions: dict[str, dict[str, Any]] = defaultdict(lambda: {"senses": ""})
     for result in task["annotations"][0]["result"]:
-        value, region = result["value"], regions[result["id"]]
+        if "start" not in (value := result.get("value", {})):
+            continue  # a relation, or an answer about the whole text
+        region = regions[result["id"]]
         region |= {"start": value["start"], "end": value["end"]}
         if "labels" in value:
             region["label"] = value["labels"][0]

@@ -307,3 +307,6 @@ def test_a_digest_follows_names_and_contents_and_outlives_the_file(tmp_path: Pat
     assert digest("third.json") == third
     with pytest.raises(MissingSource):
         digest("never.json")
+    (tmp_path / "damaged.json").write_text('{"notes": ')
+    (tmp_path / "notes").write_text("one")
+    assert digest("damaged.json") == digest("fresh.json")
