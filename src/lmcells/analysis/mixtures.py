@@ -139,9 +139,8 @@ def compare(marginals: Sequence[Marginal], *, n_samples: int = N_SAMPLES, seed: 
     for number, marginal in enumerate(marginals):
         p, others = marginal.mixture, [*marginals[:number], *marginals[number + 1 :]]
         told = information(p, n_samples=n_samples, random=seed)
-        row = Row(marginal.to_dict(), n_distinct=float(np.exp(told.value)))
-        row["entropy"] = entropy(p, told)._asdict()
-        measured.append(Row(row, information=told._asdict()))
+        of_draws = {"entropy": entropy(p, told)._asdict(), "information": told._asdict()}
+        measured.append(Row(marginal.to_dict(), n_distinct=float(np.exp(told.value)), **of_draws))
         drawn = sampled_divergences(p, [q.mixture for q in others], n_samples=n_samples, random=random)
         for q, sampled in zip(others, drawn, strict=True):
             by_name = {name: measure(p, q.mixture) for name, measure in _APPROXIMATIONS.items()}

@@ -8,6 +8,7 @@ from lmcells.analysis.names import require_sections, section_id, section_statist
 from lmcells.analysis.statistics import Floats, principal_plane
 from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.errors import InputError, MissingExtra
+from lmcells.expansion.long_forms import unit_length
 from lmcells.pretrained import PretrainedModel
 
 Ids = npt.NDArray[np.int64]
@@ -28,9 +29,7 @@ def frequent_sections(model: PretrainedModel) -> Ids:
 def unit_embeddings(model: PretrainedModel, network: str, sections: Ids) -> Floats:
     """Embeddings of sections in a network, each of length one: (n,) -> (n, E)."""
     require_sections(model)
-    vectors = model.arrays[f"{network}.metadata.weight"][sections].astype(np.float64)
-    units: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _TINY)
-    return units
+    return unit_length(model.arrays[f"{network}.metadata.weight"][sections])
 
 
 def nearest_sections(model: PretrainedModel, section: str, *, n: int = 10) -> Row:

@@ -13,6 +13,7 @@ import numpy as np
 from lmcells.errors import MissingExtra, ModelError
 from lmcells.evaluation.predictions import Floats
 from lmcells.expansion.inventory import Sense, SenseInventory
+from lmcells.expansion.long_forms import unit_length
 from lmcells.expansion.windows import Mention, WindowReader
 from lmcells.files import read_json
 from lmcells.notes.tokens import iterate_tokens, spell
@@ -43,7 +44,7 @@ class CosineRanker(Generic[Text]):
     _long_forms: dict[str, Floats] = field(default_factory=dict)  # short form -> (K, d), computed once
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        windows = _normalised(self.encode([self.window(mention) for mention in mentions]))
+        windows = unit_length(self.encode([self.window(mention) for mention in mentions]))
         new = sorted({mention.short_form for mention in mentions} - self._long_forms.keys())
         texts_of = {name: list(map(self.alternatives, self.inventory.senses(name))) for name in new}
         texts = sorted({text for senses in texts_of.values() for of_sense in senses for text in of_sense})
@@ -51,15 +52,11 @@ class CosineRanker(Generic[Text]):
         missing = [np.full(windows.shape[1], np.nan)]
         for short_form, senses in texts_of.items():
             vectors = ([vector_of[text] for text in of_sense] or missing for of_sense in senses)
-            self._long_forms[short_form] = _normalised(np.stack([np.mean(each, axis=0) for each in vectors]))
+            self._long_forms[short_form] = unit_length(np.stack([np.mean(each, axis=0) for each in vectors]))
         return [
             np.nan_to_num(self._long_forms[mention.short_form] @ window, nan=-np.inf)  # (K, d), (d,) -> (K,)
             for mention, window in zip(mentions, windows, strict=True)
         ]
-
-
-def _normalised(vectors: Floats) -> Floats:
-    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
 
 
 def _encode_in_batches(texts: Sequence[Text], encode: Callable[[list[Text]], "Tensor"]) -> Floats:

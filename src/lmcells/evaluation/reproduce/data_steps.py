@@ -21,13 +21,12 @@ from lmcells.files import atomic_write, write_json
 from lmcells.notes.note import Note
 from lmcells.notes.readers import Columns, ReadReport, read_notes
 
-_SETTINGS_OF = {
-    "file": "",
-    "casi": "match_short_forms skip",
-    "reverse": "format sections min_header_count max_per_sense min_found window seed share spelled_forms "
-    "allow_candidates drop_repeated",
-}
 _DRAWN = ("max_per_sense", "min_found", "window", "seed", "allow_candidates", "drop_repeated")
+_SETTINGS_OF = {
+    "file": (),
+    "casi": ("match_short_forms", "skip"),
+    "reverse": ("format", "sections", "min_header_count", "share", "spelled_forms", *_DRAWN),
+}
 _NO_SETTINGS = ("inputs", "header_rules", "exclude", "pack")  # files and steps; packing changes no word
 
 # Examples, short forms and senses of the paper's test sets. Its text has 27,209 examples of CASI, its table of filters
@@ -41,13 +40,11 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
     named = ["file", "raw", "canonical_forms", "section_map", *(() if other else ("inventory",))]
     sources: dict[str, Source] = {key: source for key in named if (source := getattr(plan, key)) is not None}
     sources |= {f"notes {number}": source for number, source in enumerate(plan.notes)}
-    settings = {key: getattr(plan, key) for key in _SETTINGS_OF[plan.kind].split()}
+    settings = {key: getattr(plan, key) for key in _SETTINGS_OF[plan.kind]}
     if "skip" in settings:
         settings["skip"] = list(plan.skip)  # as it reads back from JSON
-    held_out = max(
-        (share for each in protocol.corpus.exclude if (share := protocol.dataset(each).share) < 1),
-        default=0.0,
-    )
+    shares = [protocol.dataset(name).share for name in protocol.corpus.exclude]
+    held_out = max((share for share in shares if share < 1), default=0.0)
     if plan.kind == "reverse" and held_out:
         settings["held_out"] = held_out
     outputs = tuple(workspace.dataset(plan.name, suffix) for suffix in (".jsonl", INVENTORY, ACCOUNT))
@@ -105,16 +102,11 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
 
 def describe_sizes(account: Mapping[str, Any], plan: DatasetPlan) -> str:
     """Describe the size of a dataset, beside the paper's if it is one of the paper's, and what was not read."""
-    ours = [account[name] for name in ("n_examples", "n_short_forms", "n_senses")]
-    shown = "{:,} examples, {:,} short forms, {:,} senses"
-    theirs = "" if plan.published is None else f" (the paper's {plan.published}: {shown})"
-    published = theirs.format(*PUBLISHED_SIZES[plan.published]) if plan.published else ""
-    return (
-        shown.format(*ours)
-        + published
-        + _describe_rare(account)
-        + describe_skipped(account.get("report", {}))
-    )
+    sizes = "{:,} examples, {:,} short forms, {:,} senses"
+    told = sizes.format(*(account[name] for name in ("n_examples", "n_short_forms", "n_senses")))
+    if plan.published is not None:
+        told += f" (the paper's {plan.published}: {sizes.format(*PUBLISHED_SIZES[plan.published])})"
+    return told + _describe_rare(account) + describe_skipped(account.get("report", {}))
 
 
 def _describe_rare(account: Mapping[str, Any]) -> str:
@@ -137,9 +129,7 @@ def _reverse(
     plan: DatasetPlan, inventory: SenseInventory, report: ReadReport, *, held_out: float
 ) -> ReversePart:
     """Draw examples; `held_out` is the share of the notes that the corpus leaves out, whose headers do not count."""
-    split, left_out = (
-        NoteSplit({"part": share}) if 0 < share < 1 else None for share in (plan.share, held_out)
-    )
+    split, left_out = (NoteSplit({"part": part}) if 0 < part < 1 else None for part in (plan.share, held_out))
 
     def notes(report: ReadReport) -> Iterator[Note]:
         for source in plan.notes:
@@ -151,9 +141,9 @@ def _reverse(
         min_count=plan.min_header_count,
     )
     finder = LongFormFinder(inventory, spelled_only=plan.spelled_forms)
-    settings: dict[str, Any] = {name: getattr(plan, name) for name in _DRAWN}
+    drawn: dict[str, Any] = {name: getattr(plan, name) for name in _DRAWN}
     parts = build_reverse_dataset(
-        notes(report), inventory, finder=finder, find_sections=find_sections, split=split, **settings
+        notes(report), inventory, finder=finder, find_sections=find_sections, split=split, **drawn
     )
     (part,) = parts.values()
     return part
