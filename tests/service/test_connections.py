@@ -127,6 +127,16 @@ def test_a_header_after_the_body_is_ignored(url: str) -> None:
     assert b"x-request-id: header" in answer
 
 
+@pytest.mark.parametrize(
+    "request_", [b"\x16\x03\x01\x02\x00", b"FOO / HTTP/1.1\r\n\r\n", HEAD + b"Content-Length: x\r\n\r\n"]
+)
+def test_what_is_not_http_is_refused_as_all_errors_are(url: str, request_: bytes) -> None:
+    with connect(url, request_) as connection:
+        head, _, content = answer_of(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n")
+    assert content == b'{"detail":"the request is not HTTP/1.1."}'
+
+
 def test_the_body_of_a_request_to_upgrade_is_not_another_request(url: str) -> None:
     upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
     body = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"

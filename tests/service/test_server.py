@@ -33,6 +33,10 @@ def metrics(server: Served) -> str:
     return httpx.get(f"{server.url}/metrics").text
 
 
+def given_up(server: Served) -> float:
+    return float(metrics(server).partition("\nlmcells_requests_given_up_total ")[2].split()[0])
+
+
 @contextmanager
 def in_progress(server: Served) -> Iterator[list[httpx.Response]]:
     """A large request that was taken; its answer is there in the end."""
@@ -77,15 +81,18 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(server: Served) -
     assert answer.status_code == 413
 
 
-def test_work_for_a_client_that_left_is_dropped(server: Served) -> None:
-    body = json.dumps(LARGE).encode()
+@pytest.mark.parametrize("accepted", ["application/json", "application/x-ndjson"])
+def test_work_for_a_client_that_left_is_dropped(server: Served, accepted: str) -> None:
+    note = {"text": f"{NOTE} {SECRET} " * 400, "explain": True}  # whose answer is one line
+    body = json.dumps(LARGE if accepted == "application/json" else note).encode()
+    n_before = given_up(server)
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(
             b"POST /v1/expand HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\n\r\n" % len(body) + body
+            b"Accept: %s\r\nContent-Length: %d\r\n\r\n" % (accepted.encode(), len(body)) + body
         )
         wait_until(lambda: "lmcells_requests_in_progress 1.0" in metrics(server))
-    wait_until(lambda: "lmcells_requests_given_up_total 1.0" in metrics(server))
+    wait_until(lambda: given_up(server) == n_before + 1)
     wait_until(lambda: "lmcells_requests_in_progress 0.0" in metrics(server))
 
 
@@ -199,6 +206,13 @@ def test_a_signal_to_several_workers_leaves_nobody_hanging(pair: Served) -> None
             socket.create_connection(("127.0.0.1", pair.port), timeout=5)
     assert [answer.status_code for answer in answers] == [200]
     assert pair.process.wait(20) == 0
+
+
+def test_several_workers_end_when_their_terminal_is_closed(pair: Served) -> None:
+    workers = children(pair)
+    pair.process.send_signal(signal.SIGHUP)
+    assert pair.process.wait(20) == 0
+    assert not any(process.is_running() for process in workers)
 
 
 def test_workers_end_with_their_parent(pair: Served) -> None:

@@ -19,6 +19,7 @@ SEND_SECONDS = 30.0  # for a client that does not read its answer
 _GOODBYE_SECONDS = 1.0  # for a client to answer the end of TLS
 _EACH = 4  # bytes around the name and the value of a header
 
+_NO_HTTP = "the request is not HTTP/1.1."
 _REFUSALS = {
     400: "Upgrade: not supported with a body. Use HTTP/1.1, without this header.",
     408: "the request did not arrive in time.",
@@ -138,8 +139,11 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
             else:
                 self.transport.abort()  # a route has answered 408 already, or never reads the body
 
-        def _refuse(self, status: int) -> None:
-            content = f'{{"detail":"{_REFUSALS[status]}"}}'
+        def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words, as plain text
+            self._refuse(400, _NO_HTTP)
+
+        def _refuse(self, status: int, detail: str = "") -> None:
+            content = f'{{"detail":"{detail or _REFUSALS[status]}"}}'
             self.transport.write(
                 f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n{content}".encode()

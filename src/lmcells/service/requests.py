@@ -137,6 +137,11 @@ def validation_detail(errors: Sequence[Mapping[str, Any]]) -> str:
     elif not place:
         message = "not a JSON object."
     else:
-        message = f"{'.'.join(place)}: {first['msg'].removeprefix('Value error, ').removesuffix('.')}."
+        message = f"{'.'.join(place)}: {_said(first['msg'])}."
     more = len(errors) - 1
     return message + (f" And {more} more." if more else "")
+
+
+def _said(message: str) -> str:
+    """Return what pydantic says, in the words of JSON."""
+    return message.removeprefix("Value error, ").removesuffix(".").replace("a valid tuple", "an array")

@@ -93,23 +93,28 @@ def add_expand(
         is_small = len(body) <= _AT_ONCE
         loop = asyncio.get_running_loop()
         asked, mistakes = read() if is_small else await loop.run_in_executor(reader, read)
+        lines = None
+        answered: asyncio.Future[bytes]  # the answer or, of lines, the first
         if NDJSON in request.headers.get("accept", ""):
             lines = _answer_lines(asked, mistakes, workers, settings)
-            first = await anext(lines, b"")  # errors of the whole request come before anything is sent
-            return StreamingResponse(_chain(first, lines), media_type=NDJSON)
-        if mistakes:
+            answered = asyncio.ensure_future(anext(lines, b""))
+        elif mistakes:
             raise InputError(next(iter(mistakes.values())))
-        job = Job(asked)
-        if not job.answered.done():
-            workers.put(job)
-        answered = asyncio.wrap_future(job.answered)
+        else:
+            job = Job(asked)
+            if not job.answered.done():
+                workers.put(job)
+            answered = asyncio.wrap_future(job.answered)
         # The body has been read, so the next message can only be that the client has left.
         left = asyncio.ensure_future(request.receive())
         try:
             first_done = asyncio.FIRST_COMPLETED
             await asyncio.wait((answered, left), timeout=settings.deadline, return_when=first_done)
             if answered.done():
-                return Response(answered.result(), media_type="application/json")
+                content = answered.result()
+                if lines is None:
+                    return Response(content, media_type="application/json")
+                return StreamingResponse(_chain(content, lines), media_type=NDJSON)
             if left.done():
                 metrics.given_up.inc()
                 return Response(status_code=CLIENT_LEFT)
@@ -127,7 +132,7 @@ async def _answer_lines(
     workers: Workers,
     settings: ServiceSettings,
 ) -> AsyncGenerator[bytes]:
-    """Yield one line per note as it is answered; the deadline applies to each line."""
+    """Yield one line per note as it is answered; the deadline applies to each, and the caller waits for the first."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
 
@@ -140,7 +145,9 @@ async def _answer_lines(
     try:
         if not job.answered.done():
             workers.put(job)
-        while (line := await asyncio.wait_for(lines.get(), settings.deadline)) is not None:
+        while (
+            line := await asyncio.wait_for(lines.get(), settings.deadline if n_lines else None)
+        ) is not None:
             n_lines += 1
             yield line + b"\n"
         error = job.answered.exception()

@@ -171,8 +171,10 @@ def _supervise(options: ServerOptions, port: int, n_workers: int) -> None:
         workers[-1].start()
 
     workers: list[BaseProcess] = []
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, end)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP; nohup ignores it
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
     started = time.monotonic()
     for _ in range(n_workers):
         start()
