@@ -50,6 +50,25 @@ def test_commands_that_write_are_found() -> None:
     )
 
 
+@pytest.mark.parametrize("command", ["audit", "prepare"])
+@pytest.mark.parametrize("given", [["."], [".", "--overwrite"], ["..", "--overwrite"]])
+def test_the_folder_one_is_in_is_no_output(
+    command: str,
+    given: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "n.txt").write_text("HTN")
+    here = tmp_path / "above" / "here"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    assert main([command, "../../n.txt", "--output", *given]) == BAD_INPUT
+    expected = f"lmcells {command}: --output {given[0]} does not end in a name. Give the output one.\n"
+    assert capsys.readouterr().err == expected
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["above", "here", "n.txt"]
+
+
 @pytest.mark.parametrize("is_folder", [False, True], ids=["file", "folder"])
 @pytest.mark.parametrize(("name", "flag"), OUTPUTS)
 def test_existing_output_is_refused_and_left_as_it_was(

@@ -140,6 +140,60 @@ def test_a_closed_stream_is_said_or_empty() -> None:
     assert (empty.returncode, empty.stdout) == (0, b"[]\n"), empty.stderr
 
 
+def test_without_standard_error_only_results_are_printed(notes: Path, tmp_path: Path) -> None:
+    def close() -> None:
+        os.close(2)
+
+    wrong = run("expand", "./typo", preexec_fn=close)
+    assert (wrong.returncode, wrong.stdout) == (2, b"")
+    annotated = run("annotate", notes, "--output", tmp_path / "a.csv", "--json", preexec_fn=close)
+    assert annotated.returncode == 0
+    assert json.loads(annotated.stdout)["n_read"] == len(NOTES)
+
+
+def test_what_is_ended_leaves_no_notes_behind(tmp_path: Path) -> None:
+    notes = write_jsonl(tmp_path / "notes.jsonl", [{"id": n, "text": "HTN. " * 200} for n in range(3_000)])
+    rows = write_jsonl(tmp_path / "rows.jsonl", [])
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        command = ["export", rows, "--notes", notes, "--to", "brat", "--output", tmp_path / "brat"]
+        process = subprocess.Popen([*COMMAND, *map(str, command)])
+        while not list(tmp_path.glob(".brat.*/notes_9.txt")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.jsonl", "rows.jsonl"]
+
+
+def test_names_and_ids_do_not_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "empty\x1b[2J\n.txt").touch()
+    write_jsonl(folder / "n.jsonl", [{"id": "\x1b]0;owned\x07", "text": "HTN"}] * 2)
+    assert main(["annotate", str(folder), "--output", str(tmp_path / "out.csv")]) == 0
+    shown = capsys.readouterr().out
+    assert "first at empty?[2J?.txt" in shown
+    assert "first at n/?]0;owned?" in shown
+    assert main(["annotate", str(folder / "empty\x1b[2J\n.txt"), "--output", str(tmp_path / "o.csv")]) == 2
+    error = capsys.readouterr().err
+    assert "empty?[2J?.txt is empty" in error
+    assert error.count("\n") == 1
+
+
+def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "sections", "--sections", "2", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert data["map"]["trustworthiness"] is None
+
+
+def test_a_file_of_an_encoding_that_fails_is_not_taken_for_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "HTN.txt").write_text("HTN")
+    assert main(["expand", str(tmp_path / "HTN.txt"), "--encoding", "undefined"]) == 2
+    assert "is not UNDEFINED text. Give its encoding with --encoding." in capsys.readouterr().err
+
+
 def test_a_path_in_the_home_folder_is_found_after_an_equals_sign(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,6 +56,17 @@ def test_an_audit_lists_what_is_missing_by_frequency(notes: Path, tmp_path: Path
     assert not (tmp_path / "audit.parts").exists()
 
 
+def test_a_folder_of_something_else_is_not_replaced(notes: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "report.json").write_text('{"mine": 1}')
+    mode = folder.stat().st_mode
+    with pytest.raises(InputError, match="home is not an audit, so it is not overwritten"):
+        audit(NoteFiles([notes]), folder, overwrite=True)
+    assert [path.read_text() for path in folder.iterdir()] == ['{"mine": 1}']
+    assert folder.stat().st_mode == mode
+
+
 def test_its_files_are_ready_to_use(notes: Path, tmp_path: Path) -> None:
     audit(NoteFiles([notes]), tmp_path / "audit")
     site = tmp_path / "audit" / "site_inventory.csv"

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -393,3 +394,20 @@ def test_messages_and_reports_never_hold_note_text(tmp_path: Path) -> None:
     notes, report = read(write_bytes(tmp_path / "n.csv", content))
     assert secret not in json.dumps(report.to_dict())
     assert secret not in repr(notes)
+
+
+def test_a_link_to_a_pipe_is_passed_over_as_a_pipe_is(tmp_path: Path) -> None:
+    folder = write_text_folder(tmp_path / "notes", {"a.txt": "Pt in PT."})
+    os.mkfifo(tmp_path / "pipe")
+    os.mkfifo(folder / "b.txt")
+    (folder / "c.txt").symlink_to(tmp_path / "pipe")
+    notes, report = read(folder)
+    assert ([note.id for note in notes], report.n_seen) == (["notes/a"], 1)
+    (folder / "d.txt").symlink_to(tmp_path / "nothing")
+    with pytest.raises(InputError, match=r"d\.txt cannot be read"):
+        read(folder)
+
+
+def test_an_encoding_that_encodes_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match="encoding: found 'undefined'"):
+        Columns(encoding="undefined")

@@ -273,6 +273,8 @@ def refuse_existing_outputs(options: argparse.Namespace) -> None:
             if flags.setdefault(path.resolve(), flag) != flag:
                 raise InputError(f"{flag} {path} is also {flags[path.resolve()]}. Choose another name.")
             if given["command"] not in _CHECK_THEMSELVES:
+                if given["command"] not in _ADD_TO_FOLDERS and path.name in ("", ".."):
+                    raise InputError(f"{flag} {path} does not end in a name. Give the output one.")
                 refuse_existing(path, options, flag=flag)
 
 

@@ -105,8 +105,9 @@ def _decode(content: bytes, encoding: str, *, name: str) -> str:
         return content.decode(encoding).removeprefix("\ufeff")
     except LookupError:
         raise ConfigError(f"--encoding: found {encoding!r}, allowed: utf-8, cp1252, utf-16, ...") from None
-    except UnicodeDecodeError as error:
-        found = f"{name} is not {encoding.upper()} text (byte {error.start:,})"
+    except UnicodeError as error:
+        place = f" (byte {error.start:,})" if isinstance(error, UnicodeDecodeError) else ""
+        found = f"{name} is not {encoding.upper()} text{place}"
         raise FormatError(f"{found}. Give its encoding with --encoding.") from None
 
 

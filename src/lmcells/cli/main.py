@@ -9,6 +9,7 @@ import errno
 import io
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -63,6 +64,7 @@ def build_parser(names: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentPar
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(map(_in_home, sys.argv[1:] if arguments is None else arguments))
     _open_streams()
+    _clean_up_when_ended()
     options = _parse(given)
     try:
         from lmcells.cli.arguments import refuse_existing_outputs
@@ -71,11 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.run(options)
         sys.stdout.flush()
     except LmcellsError as error:
-        print(f"lmcells {options.command}: {error}", file=sys.stderr)
+        _say(options, error)
         return BAD_INPUT
     except KeyboardInterrupt:
         again = ". Continue with the same command and --resume" if _can_resume(options) else ""
-        print(f"lmcells {options.command}: interrupted{again}.", file=sys.stderr)
+        _say(options, f"interrupted{again}.")
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has closed it
         _discard_output()
@@ -84,15 +86,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         why = "not enough memory"
         if isinstance(error, OSError):
             if error.filename is not None:  # a name that is too long, a folder that may not be listed, ...
-                print(f"lmcells {options.command}: {error.filename}: {error.strerror}.", file=sys.stderr)
+                _say(options, f"{error.filename}: {error.strerror}.")
                 return BAD_INPUT
             if error.errno not in _NO_ROOM:
                 raise
             why = f"the output cannot be written: {error.strerror}"
-        print(f"lmcells {options.command}: {why}.", file=sys.stderr)
+        _say(options, f"{why}.")
         _discard_output()
         return 1
     return 0
+
+
+def _say(options: argparse.Namespace, what: object) -> None:
+    from lmcells.cli.terminal import printable
+
+    print(f"lmcells {options.command}: {printable(str(what))}", file=sys.stderr)
 
 
 def _open_streams() -> None:
@@ -101,9 +109,24 @@ def _open_streams() -> None:
         sys.exit("lmcells: standard output is closed. Send it to a file, or to /dev/null.")
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - until the process ends
+    if sys.stderr is None:  # print would write to standard output instead
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")
+
+
+def _clean_up_when_ended() -> None:
+    """Let SIGTERM, and a terminal that is closed, end a command as an error does: half an export holds notes."""
+
+    def end(number: int, _: object) -> NoReturn:
+        sys.exit(128 + number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP; nohup ignores it
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            with suppress(ValueError):  # not in the main thread
+                signal.signal(number, end)
 
 
 def _parse(given: Sequence[str]) -> argparse.Namespace:

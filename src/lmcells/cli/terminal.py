@@ -5,7 +5,9 @@ Not rich: one line does not need a library of 13 MB, which a bare GPU machine do
 
 import argparse
 import json
+import math
 import os
+import re
 import shutil
 import string
 import sys
@@ -18,6 +20,7 @@ from lmcells.notes.note import Note
 _LIVE_INTERVAL = 0.1
 _PLAIN_INTERVAL = 10.0
 _CLEAR = "\r\x1b[K"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 Table = tuple[str, Sequence[tuple[str, Any]]]  # title, and names with values
 
@@ -76,9 +79,23 @@ def has_colors(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def printable(text: str) -> str:
+    """Return text without control characters, which would steer the terminal: names and ids come from others."""
+    return _CONTROL.sub("?", text)
+
+
 def print_json(value: Any) -> None:
+    """Print a value as JSON, which has no NaN: such numbers are null."""
     is_unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
-    print(json.dumps(value, ensure_ascii=not is_unicode, indent=1))
+    print(json.dumps(_finite(value), ensure_ascii=not is_unicode, indent=1))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_finite, value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_result(options: argparse.Namespace, data: Mapping[str, Any], tables: Iterable[Table]) -> None:
@@ -88,13 +105,14 @@ def print_result(options: argparse.Namespace, data: Mapping[str, Any], tables: I
     else:
         for title, rows in tables:
             if title:
-                print(title)
+                print(printable(title))
             shown = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in rows]
             print_columns(shown, left=(0, 1))
 
 
 def print_columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> None:
     """Print rows of text in columns; those numbered in `left` are aligned to the left, the others to the right."""
+    rows = [list(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [

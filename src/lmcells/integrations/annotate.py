@@ -269,9 +269,12 @@ class ShardJob:
     def existing(self) -> Path | None:
         """Return a file that a new job would replace: the output, or one beside it that no job of ours has left."""
         beside_it = [beside(self._output, what) for what in ("report.json", "rejected.jsonl")]
-        has_left = any("plan" in read_saved(path) for path in (beside_it[0], self.parts / _PLAN))
-        replaced = [self._output, *(() if has_left else beside_it)]
+        replaced = [self._output, *(() if self.has_left(beside_it[0]) else beside_it)]
         return next((path for path in replaced if path.exists()), None)
+
+    def has_left(self, report: Path) -> bool:
+        """Whether a job of ours, perhaps another one, has left its report or its parts."""
+        return any("plan" in read_saved(path) for path in (report, self.parts / _PLAN))
 
     def require_free(self, existing: Path | None, *, overwrite: bool) -> None:
         """Refuse to replace an output, unless asked to or when continuing a job."""

@@ -86,6 +86,8 @@ def audit(
         return done
     existing = output if output.is_dir() and any(output.iterdir()) else None
     job.require_free(existing, overwrite=overwrite)
+    if existing and not job.has_left(output / "report.json"):
+        raise InputError(f"{output} is not an audit, so it is not overwritten. Choose another output.")
     findings = _Findings(shared_expander(settings).inventory)
     failed: Counter[str] = Counter()
     run, reading = find_engine("local", workers=workers), ReadReport()

@@ -216,7 +216,7 @@ def _files_in(folder: Path) -> Iterator[Path]:
         if entry.is_dir():
             leads_back = entry.is_symlink() and folder.resolve().is_relative_to(path.resolve())
             yield from () if leads_back else _files_in(path)
-        elif entry.is_file() or entry.is_symlink():  # a broken link is an error, not a lost note
+        elif entry.is_file() or not path.exists():  # a broken link is an error, not a lost note
             yield path
 
 

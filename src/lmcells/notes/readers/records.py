@@ -42,7 +42,7 @@ class Columns:
         try:
             object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
             "".encode(self.encoding)
-        except LookupError:
+        except (LookupError, UnicodeError):  # there is one named "undefined"
             raise ConfigError(
                 f"encoding: found {self.encoding!r}, allowed: one that Python knows, such as utf-8, cp1252, utf-16."
             ) from None
