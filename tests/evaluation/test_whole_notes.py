@@ -157,7 +157,17 @@ def test_marks_in_text_with_carriage_returns_stay_where_they_are(tmp_path: Path)
 def test_probabilities_stay_honest_where_senses_are_missing() -> None:
     sentences = Path(__file__).parents[2] / "benchmarks" / "data" / "everyday_sentences_dev.jsonl"
     marked = list(marked_notes.read_marked_notes(sentences, report=ReadReport()))[:120]
-    assert 0 < whole_notes.calibration_error_without_senses("default", marked, shipped_inventory()) < 0.15
+    error = whole_notes.calibration_error_without_senses("default", marked, shipped_inventory())
+    assert error is not None
+    assert 0 < error < 0.15
+
+
+def test_notes_without_an_answer_have_scores_and_no_calibration_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text(json.dumps({"id": "a", "text": "fine.", "mentions": []}))
+    given: dict[str, Any] = {"notes": tmp_path / "notes.jsonl", "inventory": INVENTORY}
+    (scores,) = whole_notes.evaluate_notes(["default"], **given, take_out=True)
+    assert scores.n_notes == 1
+    assert scores.calibration_error_without_a_fifth is None
 
 
 GOOD = {"start": 0, "end": 2, "kind": "short_form", "senses": ["patient"]}

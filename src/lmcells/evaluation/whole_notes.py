@@ -159,8 +159,8 @@ def _rates(sums: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
 
 def calibration_error_without_senses(
     model: str, notes: Sequence[MarkedNote], senses: SenseInventory
-) -> float:
-    """Return the calibration error of the top answers with a fifth of all senses removed; mean of five draws.
+) -> float | None:
+    """Return the calibration error of the top answers with a fifth of all senses removed; mean of five draws, or None.
 
     Any sense of the inventory is wrong for a short form whose sense was removed; what the note defines, counts or
     spells (`letters`) may be right all the same. If the expander abstains, its best candidate counts.
@@ -184,8 +184,8 @@ def calibration_error_without_senses(
                     is_gone = any(meanings.same(each, outcome.senses) for each in lost)
                     sure.append(outcome.probability)
                     right.append(outcome.verdict == "right" and not is_gone)
-        errors.append(expected_calibration_error(sure, right))
-    return fmean(errors)
+        errors += [expected_calibration_error(sure, right)] if sure else []
+    return fmean(errors) if errors else None
 
 
 def _answered(expansion: Expansion) -> Expansion:
