@@ -17,7 +17,7 @@ from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.inventory_files import load_inventory
 from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.long_forms import with_plurals, wordings
-from lmcells.files import FolderFormat
+from lmcells.files import atomic_folder
 from lmcells.language_model.config import LanguageModelConfig, load_language_model_configuration
 from lmcells.language_model.folder import FORMAT as LANGUAGE_MODEL
 from lmcells.language_model.folder import save_language_model
@@ -171,8 +171,8 @@ def _train_elmo(
         running["evaluate"] = scorer.elmo
     config = LanguageModelConfig(**elmo.model, n_words=len(corpus.words))
     result = train_language_model(corpus, model_config=config, settings=elmo.training, **running)
-    _remove_if(CELL_MODEL, output)
-    save_language_model(result.model, output, corpus=corpus, training=result.record)
+    with atomic_folder(output, overwrite=True) as folder:
+        save_language_model(result.model, folder, corpus=corpus, training=result.record)
     return TrainedModel(output, result.model, result.record)
 
 
@@ -192,9 +192,10 @@ def _train_cells(
     dtype: StoredDtype,
     say: Callable[[str], None],
 ) -> TrainedModel:
-    from lmcells.training.cells import train as train_cells
+    from lmcells.training.cells import CellTask
+    from lmcells.training.loop import run_task
 
-    adaptation = None
+    adaptation = initial = None
     if from_model is not None:
         from lmcells.expansion.adaptation import Adaptation, average_weights
 
@@ -216,17 +217,18 @@ def _train_cells(
         usual = load_configuration(preset=ADAPT).model
         changed = {name: value for name, value in cells.model.items() if usual[name] != value}
         model_config = adaptation.model_config(changed)
-        running["initial"] = adaptation.initial_weights(seed=settings.seed)
+        initial = adaptation.initial_weights(seed=settings.seed)
     _require_consistent(settings, is_adapting=adaptation is not None)
     if scorer is not None:
         running["evaluate"] = partial(scorer.cells, metadata_kind=metadata, settings=asdict(settings))
     is_main = int(os.environ.get("RANK", "0")) == 0
     if is_main and model_config.kind != "bsg":
         _warn_of_one_value(corpus, metadata)
-    trained = train_cells(corpus, model_config=model_config, settings=settings, **running)
+    create_task = partial(CellTask, initial=initial)
+    trained = run_task(create_task, corpus, model_config=model_config, settings=settings, **running)
     model, record, vocabulary = trained.model, trained.record, None
-    if settings.initial_share and adaptation is not None:
-        average_weights(model, running["initial"], share=settings.initial_share)
+    if settings.initial_share and initial is not None:
+        average_weights(model, initial, share=settings.initial_share)
     if not is_main:
         return TrainedModel(output, model, record)
     store: Prototypes | PhraseStore | None = None
@@ -245,22 +247,21 @@ def _train_cells(
             store = adaptation.merged_store(model, store, settings=settings)
             model, vocabulary = adaptation.merged(model)
             record = record | {"from": adaptation.base.config.corpus["fingerprint"]}
-    _remove_if(LANGUAGE_MODEL, output)
-    save_pretrained(
-        model,
-        output,
-        corpus=corpus,
-        metadata_kind=metadata,
-        training=record,
-        prototypes=store,
-        vocabulary=vocabulary,
-        dtype=dtype,
-        overwrite=True,
-    )
-    if adaptation is not None:
-        for name in (CALIBRATION, PRIORS):  # they suit the adapted model about as well
-            if (kept := adaptation.base.folder / name).is_file():
-                shutil.copyfile(kept, output / name)
+    with atomic_folder(output, overwrite=True) as folder:  # may replace a language model, too
+        save_pretrained(
+            model,
+            folder,
+            corpus=corpus,
+            metadata_kind=metadata,
+            training=record,
+            prototypes=store,
+            vocabulary=vocabulary,
+            dtype=dtype,
+        )
+        if adaptation is not None:
+            for name in (CALIBRATION, PRIORS):  # they suit the adapted model about as well
+                if (kept := adaptation.base.folder / name).is_file():
+                    shutil.copyfile(kept, folder / name)
     return TrainedModel(output, model, record)
 
 
@@ -306,9 +307,3 @@ def _require_free(output: Path, *, resume: bool, overwrite: bool) -> None:
         )
     if not any(model.is_format_of(output) for model in (CELL_MODEL, LANGUAGE_MODEL)):
         raise ConfigError(f"{output} is not a model folder, so it is not overwritten. Choose another folder.")
-
-
-def _remove_if(other: FolderFormat, output: Path) -> None:
-    """Remove a model of the other format, which saving would not replace."""
-    if other.is_format_of(output):
-        shutil.rmtree(output)

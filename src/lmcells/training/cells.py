@@ -17,7 +17,7 @@ from lmcells.training.contrastive import contrastive_loss, phrase_loss
 from lmcells.training.device_corpus import divide
 from lmcells.training.distributed import DRAWS, DROPOUT, INITIALISATION, World, derived_seed, generator_for
 from lmcells.training.kernels import CapturedStep, kernels_available, run_aside
-from lmcells.training.loop import TrainingResult, run_task
+from lmcells.training.loop import run_task
 from lmcells.training.metrics import Progress
 from lmcells.training.sampler import Centers, Sampler, ShardReader
 from lmcells.training.settings import TrainingSettings
@@ -288,8 +288,5 @@ class CellTask(Task[CellModel, Step]):
         )
 
 
-def train(
-    corpus: Corpus, *, initial: Mapping[str, Tensor] | None = None, **given: Any
-) -> TrainingResult[CellModel]:
-    """Train a cell model: `train(corpus, model_config=..., settings=..., output=...)`; see `run_task`."""
-    return run_task(partial(CellTask, initial=initial), corpus, **given)
+train = partial(run_task, CellTask)
+"""`train(corpus, model_config=..., settings=..., output=...)`: trains a cell model; see `run_task`."""
