@@ -17,7 +17,7 @@ from lmcells.corpus import corpus as files
 from lmcells.corpus.sections import count_in_segments, number_sections, resolve
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.corpus.shard import Shard, distinct
-from lmcells.corpus.statistics import TokenSections, create_occurrences, narrowest, place_occurrences
+from lmcells.corpus.statistics import create_occurrences, place_occurrences
 from lmcells.errors import InputError
 from lmcells.files import read_json, write_json
 from lmcells.processes import Run
@@ -91,7 +91,7 @@ def assemble(
         *((files.metadata_ids(kind), n_segments) for kind in kinds),
     ):
         files.create_array(folder / name, size)
-    offsets = create_occurrences(folder, word_counts, n_sections=len(section_ids))
+    offsets = create_occurrences(folder, word_counts)
 
     def placed() -> Iterator[tuple[list[tuple[Path, list[int]]], npt.NDArray[np.int64]]]:
         cursor = offsets[:-1].copy()
@@ -211,7 +211,7 @@ def _place(task: tuple[list[tuple[Path, list[int]]], npt.NDArray[np.int64]], *, 
     place_occurrences(folder, (_write_shard(*shard, folder=folder) for shard in shards), cursor=cursor)
 
 
-def _write_shard(path: Path, before: list[int], *, folder: Path) -> TokenSections:
+def _write_shard(path: Path, before: list[int], *, folder: Path) -> tuple[int, npt.NDArray[np.integer]]:
     n_tokens, n_segments, n_documents = before
     numbered = {each.name: np.load(each, allow_pickle=False) for each in (path / _NUMBERED).iterdir()}
     tokens, lengths = numbered.pop(files.TOKENS), numbered.pop(_LENGTHS)
@@ -222,4 +222,4 @@ def _write_shard(path: Path, before: list[int], *, folder: Path) -> TokenSection
     files.write_array(folder / files.TOKEN_SEGMENT, np.repeat(segments, lengths), at=n_tokens)
     for name, ids in numbered.items():
         files.write_array(folder / name, ids, at=n_segments)
-    return n_tokens, tokens, np.repeat(narrowest(numbered[files.SECTION_IDS]), lengths)
+    return n_tokens, tokens

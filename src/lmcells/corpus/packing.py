@@ -96,10 +96,6 @@ def _extract(packed: Path, folder: Path) -> None:
     for block in blocks:
         counts += np.bincount(corpus.tokens[block], minlength=counts.size)
     np.save(folder / files.WORD_COUNTS, counts)
-    cursor = create_occurrences(folder, counts, n_sections=corpus.n_metadata("section"))[:-1].copy()
-    section_of = np.asarray(corpus.segment_metadata("section"))
-    stretches = (
-        (block.start, corpus.tokens[block], section_of[corpus.token_segment[block]]) for block in blocks
-    )
-    place_occurrences(folder, stretches, cursor=cursor)
+    cursor = create_occurrences(folder, counts)[:-1].copy()
+    place_occurrences(folder, ((block.start, corpus.tokens[block]) for block in blocks), cursor=cursor)
     write_section_statistics(corpus)

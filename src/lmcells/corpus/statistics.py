@@ -24,7 +24,6 @@ _THREADS = min(8, os.cpu_count() or 1)
 _MAX_OCCURRENCES = 1 << 18  # counted at a time: they fit the processor's cache
 _SORTED = 1 << 18  # tokens sorted at a time
 _BLOCK = 1 << 20  # tokens per random generator
-_ALL_SECTIONS = "all_sections.npy"  # of all occurrences, until they are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,54 +226,41 @@ def _in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
         yield from pool.map(work, items)
 
 
-TokenSections = tuple[int, npt.NDArray[np.integer], npt.NDArray[np.integer]]
-"""The position of the first of several consecutive tokens, the tokens, and the section of each."""
-
-
-def create_occurrences(
-    folder: Path, counts: npt.NDArray[np.int64], *, n_sections: int
-) -> npt.NDArray[np.int64]:
-    """Create the positions grouped by word and their sections, to be filled; write and return each word's offset.
-
-    The section of a random occurrence of a word is a sample from p(section | word).
-    """
+def create_occurrences(folder: Path, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Create the positions grouped by word, to be filled; write and return each word's offset."""
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     np.save(folder / files.WORD_OFFSETS, offsets)
     n_tokens = int(offsets[-1])
     # torch indexes with signed types only
     files.create_array(folder / files.OCCURRENCES, n_tokens, np.int32 if n_tokens < 2**31 else np.int64)
-    files.create_array(folder / _ALL_SECTIONS, n_tokens, np.min_scalar_type(n_sections - 1))
     return offsets
 
 
 def place_occurrences(
-    folder: Path, stretches: Iterable[TokenSections], *, cursor: npt.NDArray[np.int64]
+    folder: Path,
+    stretches: Iterable[tuple[int, npt.NDArray[np.integer]]],
+    *,
+    cursor: npt.NDArray[np.int64],
 ) -> None:
-    """Write the positions and sections of tokens, from each word's cursor on."""
-    positions, placed_sections = (
-        np.load(folder / name, mmap_mode="r+", allow_pickle=False)
-        for name in (files.OCCURRENCES, _ALL_SECTIONS)
-    )
-    for first, tokens, sections in stretches:
+    """Write the positions of consecutive tokens, given with the first one's, from each word's cursor on."""
+    positions = np.load(folder / files.OCCURRENCES, mmap_mode="r+", allow_pickle=False)
+    for first, tokens in stretches:
         for start in range(0, tokens.size, _SORTED):
             block = np.asarray(tokens[start : start + _SORTED])
             n_here = np.bincount(block, minlength=cursor.size)
             first_here = np.cumsum(n_here) - n_here
             places = np.repeat(cursor - first_here, n_here)  # from the sorted block to the file
             places += np.arange(block.size)
-            order = start + stable_order(block)
-            positions[places] = (first + order).astype(positions.dtype)  # faster than casting there
-            placed_sections[places] = sections.take(order).astype(placed_sections.dtype, copy=False)
+            # Casting here is faster than in the assignment.
+            positions[places] = (first + start + stable_order(block)).astype(positions.dtype)
             cursor += n_here
 
 
 def write_section_statistics(corpus: Corpus) -> None:
     """Store the counts of words by section and the sections of occurrences, in the narrowest types."""
-    all_sections = files.map_array(corpus.folder / _ALL_SECTIONS)
-    offsets = np.asarray(corpus.word_offsets)
-    arrays = WordArrays(offsets, all_sections.__getitem__, corpus.n_metadata("section"))
-    size = int(arrays.sizes(MAX_PER_WORD).sum())
-    sections = files.create_array(corpus.folder / files.OCCURRENCE_SECTIONS, size, all_sections.dtype)
+    arrays = WordArrays.of_corpus(corpus, "section")
+    size, dtype = int(arrays.sizes(MAX_PER_WORD).sum()), np.min_scalar_type(arrays.n_metadata - 1)
+    sections = files.create_array(corpus.folder / files.OCCURRENCE_SECTIONS, size, dtype)
     n_written, counted = 0, []
 
     def gather(words: tuple[int, int]) -> WordBlock:
@@ -288,7 +274,6 @@ def write_section_statistics(corpus: Corpus) -> None:
     section_offsets, metadata, counts = join_counts(counted)
     for name, array in zip(files.SECTION_COUNTS, (narrowest(section_offsets), metadata, counts), strict=True):
         np.save(corpus.folder / name, array)
-    (corpus.folder / _ALL_SECTIONS).unlink()
 
 
 def narrowest(array: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
@@ -323,7 +308,7 @@ def subsample(
 
     def pieces() -> Iterator[tuple[int, int]]:
         """Split the ranges where the random generator changes."""
-        for first, last in _joined(ranges):
+        for first, last in ranges:
             for start in range(first // _BLOCK * _BLOCK, last, _BLOCK):
                 yield max(first, start), min(last, start + _BLOCK)
 
@@ -341,14 +326,6 @@ def subsample(
         return Stream(tokens.take(stays), segments.take(stays))  # several times faster than by a mask
 
     return _in_threads(keep, pieces())
-
-
-def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for first, last in ranges:
-        touches = joined and joined[-1][1] == first
-        joined.append((joined.pop()[0] if touches else first, last))
-    return joined
 
 
 def keep_probability(counts: npt.NDArray[np.integer], *, threshold: float) -> Probabilities:
