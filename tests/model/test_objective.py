@@ -37,7 +37,7 @@ def test_the_static_shapes_of_the_gpu_give_the_same_loss_and_gradients(
     model = tiny_model()
     batch, draws = tiny_batch(model.config), tiny_draws(model.config)
     packed = model.loss(batch, draws).total
-    monkeypatch.setattr(lmcells.model.recurrence, "bidirectional_lstm", aligned_lstm)
+    monkeypatch.setattr(lmcells.model.recurrence, "packed_lstm", aligned_lstm)
     aligned = model.loss(batch, draws).total
     torch.testing.assert_close(packed, aligned)
     of_packed, of_aligned = gradients_of(model, packed.sum()), gradients_of(model, aligned.sum())
@@ -130,7 +130,7 @@ def test_bf16_gives_nearly_the_same_loss_and_finite_gradients(
     kind: str, lstm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if lstm == "aligned":
-        monkeypatch.setattr(lmcells.model.recurrence, "bidirectional_lstm", aligned_lstm)
+        monkeypatch.setattr(lmcells.model.recurrence, "packed_lstm", aligned_lstm)
     sizes = {"n_words": 50, "cell_dim": 100, "embedding_dim": 100, "hidden_dim": 64, "window": 10}
     model = tiny_model(kind, dtype=torch.float32, **sizes)
     batch, draws = tiny_batch(model.config, n_rows=32), tiny_draws(model.config)

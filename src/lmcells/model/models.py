@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from lmcells.model.batch import Batch, SectionDraws, Windows
 from lmcells.model.config import ModelConfig, ModelKind
@@ -51,15 +50,11 @@ class CellModel(nn.Module):
         elif isinstance(self.prior, WordPrior):
             nn.init.uniform_(self.prior.log_variance.weight, *LOG_VARIANCES)  # as in the authors' code
 
-    def word_table(self) -> Tensor:
-        """E, the vectors of the words that the variational network reads: (n_read, E)."""
-        return self.variational.context.words.weight
-
     def phrase_means(self, words: Tensor, mask: Tensor) -> Tensor:
         """Means of phrases in the space of posterior means, from their words alone: (n, L), (n, L) -> (n, d)."""
         if self.phrases is None:
             raise ValueError("the model has no phrase network; allowed: a config with phrase_dim above 0.")
-        means: Tensor = self.phrases(functional.embedding(words, self.word_table()), mask)
+        means: Tensor = self.phrases(self.variational.context.words(words), mask)
         return means
 
     def posterior(self, windows: Windows, *, gate: float | Tensor | None = None) -> Posterior:

@@ -1,6 +1,6 @@
 """A bidirectional LSTM over sequences with absent positions: one contract, two ways to compute it.
 
-`bidirectional_lstm` states the contract and chooses: `packed_lstm` on the CPU, `aligned_lstm` where shapes must not
+`BidirectionalLstm` states the contract and chooses: `packed_lstm` on the CPU, `aligned_lstm` where shapes must not
 depend on the data: on a GPU, and under torch.compile.
 """
 
@@ -41,29 +41,23 @@ class BidirectionalLstm(nn.Module):
             nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, inputs: Tensor, mask: Tensor, *, constant: Tensor) -> Tensor:
-        """States at the present positions of [inputs ; constant]: (B, T, I), (B, T), (B, C) -> (B, T, 2H)."""
+        """States of both directions at each present position: (B, T, I), (B, T), (B, C) -> (B, T, 2H).
+
+        The contract, whatever computes it:
+
+        - the input of row b at step t is [inputs[b, t] ; constant[b]]; what is the same at all steps is projected once;
+        - the result is that of an LSTM run, from zero states, over the present positions of a row alone, as if
+          the absent ones had been cut out: wherever they are, what `inputs` holds there changes nothing;
+        - the state at an absent position is zero, and so is the gradient of `inputs` there.
+        """
+        on_cpu = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
+        run = packed_lstm if on_cpu else aligned_lstm
         weights = LstmWeights(self.input, self.hidden, self.input_bias + self.hidden_bias)
-        return bidirectional_lstm(inputs, mask, weights, constant=constant)
-
-
-def bidirectional_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
-    """States of both directions at each present position: (B, T, I), (B, T) -> (B, T, 2H).
-
-    The contract, whatever computes it:
-
-    - the input of row b at step t is [inputs[b, t] ; constant[b]], `constant` being (B, C) and the width of
-      `weights.input` I + C: what is the same at every step is projected once;
-    - the result is that of an LSTM run, from zero states, over the present positions of a row alone, as if
-      the absent ones had been cut out: wherever they are, what `inputs` holds there changes nothing;
-    - the state at an absent position is zero, and so is the gradient of `inputs` there.
-    """
-    on_cpu = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
-    run = packed_lstm if on_cpu else aligned_lstm
-    return run(inputs, mask, weights, constant=constant)
+        return run(inputs, mask, weights, constant=constant)
 
 
 def aligned_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
-    """`bidirectional_lstm` by torch's own LSTM: each direction reads the present words first, the absent last."""
+    """The states by torch's own LSTM: each direction reads the present words first, the absent last."""
     batch, steps, _ = inputs.shape
     if steps == 0:
         return inputs.new_zeros(batch, 0, 2 * weights.hidden.shape[-1])
@@ -96,7 +90,7 @@ def _rows(values: Tensor, positions: Tensor) -> Tensor:
 
 
 def packed_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
-    """`bidirectional_lstm` for the CPU: work only where a word is present, in the precision of the weights.
+    """The states on the CPU: work only where a word is present, in the precision of the weights.
 
     Rows are sorted by length and their present positions packed step by step, so that step t is a block of the
     rows longer than t: no masks, no padding. Both directions run together, and what a step needs (gathered inputs,

@@ -56,29 +56,23 @@ def table_of(
     dropouts: ModelDropouts,
 ) -> Table:
     """The moment table of all words, (groups, n) drawn sections -> (groups, 128) rows, on the branch TABLE."""
-    heads, metadata, hidden = network.heads, network.metadata.weight, network.hidden
+    mean, metadata = network.heads.mean, network.metadata.weight
     # This needs no words, which the branch TABLE may still be numbering.
     with torch.no_grad(), beside(WEIGHTS, metadata):
-        from_metadata = _project(metadata, hidden.weight, dropouts.table_metadata)
-        weight, bias = heads.mean.weight, heads.mean.bias
-        squares = weight.T @ weight, weight.T @ bias
+        from_metadata = _project(metadata, network.hidden.weight, dropouts.table_metadata)
+        squares = mean.weight.T @ mean.weight, mean.weight.T @ mean.bias
     with torch.no_grad(), beside(TABLE, sections):
         with beside(SECTIONS, sections):
             by_section = group_by_id(sections, n_ids=metadata.shape[0])
         join(WEIGHTS, from_metadata, *squares)
         return moment_table(
+            network,
             windows.words,
             sections,
             by_section=by_section,
             squares=squares,
             d_vectors=zeros_for(network.words.weight),
-            vectors=network.words.weight,
             from_metadata=from_metadata,
-            hidden=hidden.weight,
-            hidden_bias=hidden.bias,
-            heads=Heads(
-                heads.mean.weight, heads.mean.bias, heads.log_variance.weight, heads.log_variance.bias
-            ),
             of_words=dropouts.table_words,
             of_hidden=dropouts.table_hidden,
             variance_floor=variance_floor,

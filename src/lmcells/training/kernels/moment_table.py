@@ -20,6 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lmcells.model import ModelNetwork
 from lmcells.training.kernels import GROUPS, SECTIONS, beside
 from lmcells.training.kernels.lookup import Grouping, sum_rows
 from lmcells.training.kernels.operands import (
@@ -67,34 +68,29 @@ class Table:
 
 
 def moment_table(
+    network: ModelNetwork,
     words: Grouping,
     sections: Tensor,
     *,
     by_section: Grouping,
     squares: tuple[Tensor, Tensor],
     d_vectors: Tensor,
-    vectors: Tensor,
     from_metadata: Tensor,
-    hidden: Tensor,
-    hidden_bias: Tensor,
-    heads: Heads,
     of_words: Dropout | None,
     of_hidden: Dropout | None,
     variance_floor: float,
 ) -> Table:
-    """The table for hidden layers relu(W_w R_w + b + from_metadata[m]), m over the drawn sections of the word w.
-
-    `vectors` R (V, E), `from_metadata` (M, 64), `hidden` [W_w ; W_m] (64, 2E).
-    """
+    """The table for hidden layers relu(W_w R_w + b + from_metadata[m]), m over the drawn sections of the word w."""
+    vectors, hidden, heads = network.words.weight, network.hidden, network.heads
     n_rows, n_draws = sections.shape
     rows = vectors.new_empty(n_rows, WIDTH)
     from_words = vectors.new_empty(n_rows, HIDDEN)
     words_seed, constants = seed_and_constants(of_words, unread=sections)
     hidden_seed, hidden_constants = seed_and_constants(of_hidden, unread=sections, prefix="HIDDEN_")
     _moments_forward[(triton.cdiv(n_rows, WORDS),)](
-        rows, from_words, words.of_group, words.n_groups, vectors, from_metadata, sections, hidden, hidden_bias,
-        heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias, _log(variance_floor),
-        words_seed, hidden_seed, width=vectors.shape[1], DIM=heads.mean.shape[0], DRAWS=n_draws, **constants,
+        rows, from_words, words.of_group, words.n_groups, vectors, from_metadata, sections, hidden.weight, hidden.bias,
+        heads.mean.weight, heads.mean.bias, heads.log_variance.weight, heads.log_variance.bias, _log(variance_floor),
+        words_seed, hidden_seed, width=vectors.shape[1], DIM=heads.mean.out_features, DRAWS=n_draws, **constants,
         **hidden_constants, num_warps=4, maxnreg=96,  # five programs on a multiprocessor
     )  # fmt: skip
     return Table(rows, from_words, from_metadata, sections, by_section, squares, d_vectors)

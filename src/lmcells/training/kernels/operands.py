@@ -46,11 +46,6 @@ class Dropout:
     rate: float
     seed: Tensor
 
-    @property
-    def scale(self) -> float:
-        """Factor of the values that are kept."""
-        return 1 / (1 - self.rate)
-
 
 def seed_and_constants(
     dropout: Dropout | None, *, unread: Tensor, prefix: str = ""
@@ -62,7 +57,7 @@ def seed_and_constants(
     if dropout is None:
         return unread, {f"{prefix}THRESHOLD": 0, f"{prefix}SCALE": 1.0}
     threshold = round(dropout.rate * 2**32)
-    return dropout.seed, {f"{prefix}THRESHOLD": threshold, f"{prefix}SCALE": dropout.scale}
+    return dropout.seed, {f"{prefix}THRESHOLD": threshold, f"{prefix}SCALE": 1 / (1 - dropout.rate)}
 
 
 @triton.jit
