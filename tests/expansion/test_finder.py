@@ -66,7 +66,7 @@ def test_four_characters_may_be_in_any_case(written: str) -> None:
     assert found(f"{written} of 7.1") == [(written, "HbA1c")]
 
 
-def test_a_small_letter_before_two_capitals_belongs_to_a_short_form_with_one_sense() -> None:
+def test_two_capitals_and_a_small_letter_belong_to_a_short_form_with_one_sense() -> None:
     find = ShortFormFinder(
         SenseInventory.from_senses(
             [
@@ -78,7 +78,8 @@ def test_a_small_letter_before_two_capitals_belongs_to_a_short_form_with_one_sen
             ]
         )
     )
-    assert found("serum hCG, pNX, lead aVR, VF/pVT, Hcg", find) == [("hCG", "HCG"), ("Hcg", "HCG")]
+    text = "serum hCG, HcG, HCg, pNX, lead aVR, VF/pVT, Hcg"
+    assert found(text, find) == [(written, "HCG") for written in ("hCG", "HcG", "HCg", "Hcg")]
 
 
 def test_a_hyphen_before_a_number_is_optional() -> None:
@@ -282,6 +283,7 @@ def test_vital_signs_laboratory_values_and_ages_are_short_forms(text: str, expec
         ("severe MS.\n\nPLAN: rest", ["MS"]),
         ("severe MS. PAST MEDICAL HISTORY: none", ["MS"]),
         ("known MS. PT twice weekly", ["MS", "PT"]),
+        ("AND UNDER US GUIDANCE A NEEDLE WAS PLACED", ["US"]),
     ],
 )
 def test_what_only_resembles_a_look_alike_is_found(text: str, expected: list[str]) -> None:
@@ -297,6 +299,12 @@ def test_what_only_resembles_a_look_alike_is_found(text: str, expected: list[str
         ("seen on Month DD, YYYY", "DD"),
         ("Dear Dr. XYZ: I saw ABC today", "ABC"),
         ("reviewed by M.R., M.D.; M.R. Ph.D.", "MR"),
+        ("M.R. denies pain; M.R. is a 45-year-old man", "MR"),
+        ("Read by: CT Walsh, MD", "CT"),
+        ("Merck Co., Delta Co. clinic", "Co"),
+        ("State: TX", "TX"),
+        ("Jane Doe", "DOE"),
+        ("stool heme negative, heme + stools", "heme"),
         ("(Sartorius AG, Germany)", "AG"),
         ("a node of 2 x O.B x 0.5 cm", "OB"),
         ("Vertex Pharmaceuticals, Inc., Boston", "INC"),
@@ -330,6 +338,7 @@ def test_letters_apart_and_units_after_numbers_are_short_forms(text: str, short_
         ("absence of RS complex, sectioned. RS-13.\nB. Liver", "RS"),
         ("the 6 Ps", "PS"),
         ("made As and Ds", "DS"),
+        ("through NF-kB", "NF"),
         ("normal T- or B-cells", "T"),
         ("acquired C1-INH deficiency", "INH"),
         ("G-6-PD deficiency, anti-PD-L2", "PD"),

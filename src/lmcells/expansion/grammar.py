@@ -161,7 +161,7 @@ _CODE_SHAPES = [
         (r"[AERT]S", _NEVER, r"\s?-\s?\d{1,2}(?:\.?\s*(?:\n|$)|\.\s)"),
         # Proteins: C1-INH, G-6-PD, PD-L2.
         (r"[A-Z]{2,4}", r"(?<![A-Za-z])[A-Z]-?\d-", _NEVER),
-        (r"[A-Z]{2}", _NEVER, r"-[A-Z]\d\b"),
+        (r"[A-Z]{2}", _NEVER, r"-(?:[A-Z]\d|k[Bb])\b"),
         (r"(?!M)[A-Z]\.[A-Z]", r"\n[A-Z][\w.]*(?:\s[A-Z][\w.]*){0,3},\s", _NEVER),
         # Removed names: "works at ABC".
         (

@@ -88,14 +88,16 @@ def _fever_or_not(match: re.Match[str]) -> str | None:
 
 
 def _flag(match: re.Match[str]) -> str | None:
-    """ "5.7 (H)" and "131 L" are out of range; "110 (L), 120 (R)" are sides, and "120 H" is a time."""
+    """ "5.7 (H)" and "131 L" are out of range; not sides ("110 (L), 120 (R)"), sizes ("4 (W)"), times ("120 H")."""
     text, number = match.string, float(match["n"])
     ends = (_FLAG_ENDS if match["open"] else _VALUE_ENDS).match(text, match.end())
     if ends is None or (not match["open"] and number < 100):
         return None
+    around = text[max(0, match.start() - _SIDES_REACH) : match.end() + _SIDES_REACH]
+    if _SIZE.search(around):
+        return None
     if match["flag"] == "H":
         return None if number % 12 == 0 and not match["open"] else "high"
-    around = text[max(0, match.start() - _SIDES_REACH) : match.end() + _SIDES_REACH]
     is_side = _OTHER_SIDE.search(around) or (match["open"] and number.is_integer() and number < 20)
     return None if is_side else "low"
 
@@ -137,9 +139,35 @@ def _expiration(match: re.Match[str]) -> str | None:
     return "expiration" if match.string[match.end()].isalpha() or _LOT_BEFORE.search(before) else None
 
 
+def _stopped(match: re.Match[str]) -> str | None:
+    """ "d/c Foley" is "discontinue", "abx dc'd" is "discontinued"; not "d/c home" and "abx, d/c'd to rehab"."""
+    done = "d" if match["done"] else ""
+    if _STOPPED_FOLLOWS.match(match.string, match.end()):
+        return f"discontinue{done}"
+    before = _STOPPED_BEFORE.search(match.string, max(0, match.start() - 36), match.start())
+    ends = (
+        (_PLACE_FOLLOWS.match(match.string, match.end()) is None)
+        if done
+        else _CLAUSE_ENDS.match(match.string, match.end())
+    )
+    return f"discontinue{done}" if before and ends else None
+
+
+def _of_system(match: re.Match[str]) -> str | None:
+    """ "ID: afebrile" near "RESP:" or "GU:"; not "ID: 45 yo man" and "GI: 70", an index."""
+    around = match.string[max(0, match.start() - _SYSTEMS_REACH) : match.end() + _SYSTEMS_REACH]
+    others = {name.upper() for name in _SYSTEM.findall(around)} - {match[0].upper()}
+    return _SYSTEMS[match[0].upper()] if others else None
+
+
 def _glued(match: re.Match[str]) -> str | None:
-    """ "10d" is "days", "5y" is "years"; not "2d" and "3d", unless a time is meant."""
+    """ "10d" is "days", "5y" is "years"; not "2d" and "3d", unless a time is meant, nor wards ("to 5w") and watts."""
     if match["unit"] == "d" and match["n"] in ("2", "3") and not _is_time(match):
+        return None
+    if match["unit"] == "w" and (
+        _WARD_BEFORE.search(match.string, max(0, match.start() - 10), match.start())
+        or _WATTS_FOLLOW.match(match.string, match.end())
+    ):
         return None
     return _PERIODS[match["unit"]] + ("" if match["n"] == "1" else "s")
 
@@ -185,12 +213,17 @@ _PERSON_FOLLOWS = re.compile(
     r"(?:male|female|boy|girl|infant|child|baby|pt|patient|ex-|who|brought|presents)(?!\w))",
     re.I,
 )
-_BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every)\s$", re.I)
+_BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every|[bt]ds?|[oq]ds|od)\s$", re.I)
 _DATE_BEFORE = re.compile(r"\b(?:since|(?:scheduled|booked|planned|appointment|appt) for)\s$", re.I)
-_PARTS_FOLLOW = re.compile(r"\s(?:positive |lymph )?(?:cores?|nodes?|LNs?|biops\w+)\b")
+_PARTS_FOLLOW = re.compile(
+    r"\s(?:(?:positive |lymph )?(?:cores?|nodes?|LNs?|biops\w+)|(?:are |is |was |were )?(?:positive|involved))\b"
+)
+_WARD_BEFORE = re.compile(r"(?<!\d[dw] )\b(?:bed|floor|rm|room|to|unit|ward)\s$", re.I)
+_WATTS_FOLLOW = re.compile(r"\s(?:bulb|coag|cut|lamp|laser|light|power|setting)", re.I)
 _WORD_BEFORE_BECAUSE = re.compile(r"([A-Za-z]{2,}[A-Za-z\d-]*)\)?\s$")
 _NO_EFFECTS = frozenset(
-    "and are at began by date dated day done for from given grade has in is last near of on or pulses pupils received "
+    "and appointment appt are at began by clinic date dated day done for from given grade has in is last near next of "
+    "on or pulses pupils received return visit "
     "bcx cultures cx cxr dtr dtrs labs reflexes scheduled score seen since started strength test than the through till "
     "to until vaccinated was were with "
     "mon monday tue tues tuesday wed wednesday thu thurs thursday fri friday sat saturday sun sunday".split()
@@ -207,6 +240,30 @@ _NOT_INCREASED_FOLLOWS = re.compile(
     re.I,
 )
 _LOT_BEFORE = re.compile(r"\b(?:lot|batch|NDC|vaccine|vial)\b|#|\b[A-Z][A-Z0-9]*\d{2}[A-Z0-9]*\b", re.I)
+_STOPPABLE = (
+    r"(?:abx|aline|(?:a|art|arterial|c|central|picc)[ -]lines?|antibiotics?|asa|aspirin|caths?|catheters?|chest tubes?|"
+    r"coumadin|drains?|drips?|epidural|feeds|fluids|foley|gtts?|heparin|insulin|isolation|ivfs?|ivs?|jp(?: drains?)?|"
+    r"lasix|levophed|lines?|lovenox|narcotics|ngt?|(?:ng|og)[ -]tubes?|nsaids|ogt|packing|pca|piccs?|pivs?|plavix|"
+    r"precautions|propofol|restraints|sedation|sitter|staples|steroids|sutures|swan|tele|telemetry|tpn|tubes?|vanco?|"
+    r"zosyn|[a-z]{2,}(?:azole|barbital|cillin|dipine|floxacin|formin|gliptin|isone|micin|mycin|olol|olone|parin|penem|"
+    r"pril|sartan|semide|statin|thiazide|tidine|triptyline|xaban|zepam|zolam))"
+)
+_STOPPED_FOLLOWS = re.compile(
+    rf"\s+(?:(?:all|her|his|iv|oral|po|prn|the|[rl]|left|right)\s+){{0,2}}{_STOPPABLE}(?!\w)", re.I
+)
+_STOPPED_BEFORE = re.compile(rf"(?<!\w){_STOPPABLE}\s(?:(?:been|is|now|then|to be|was|were)\s)?$", re.I)
+_PLACE_FOLLOWS = re.compile(r"\s(?:home|to)\b", re.I)
+_CLAUSE_ENDS = re.compile(r"\s*(?:[.,;)\n]|$)")
+_SYSTEMS = {
+    "CV": "cardiovascular",
+    "GI": "gastrointestinal",
+    "GU": "genitourinary",
+    "HEME": "hematology",
+    "ID": "infectious disease",
+    "PULM": "pulmonary",
+}
+_SYSTEM = re.compile(r"\b(CVS?|ENDO|FEN|GI|GU|HEME|INTEG|NEURO|PULM|RENAL|RESP|SKIN)\s?:", re.I)
+_SYSTEMS_REACH = 600  # characters on either side of a system
 _PARTS = {"7": "day", "52": "week", "12": "month"}
 _SIDES = {"R": "right", "L": "left"}
 _SIDED = (
@@ -226,9 +283,8 @@ _VITAL_SIGN_FOLLOWS = re.compile(rf"{_VALUE}[^\n\w:][^\n:]{{0,12}}(?<!\w){_VITAL
 _VALUE_ENDS = re.compile(r"[,;]|\.\s|\.?[ \t]*(?:\n|$)")
 _FLAG_ENDS = re.compile(_VALUE_ENDS.pattern + r"|[ ][A-Z%]")
 _SIDES_REACH = 30  # characters on either side of "(L)"
-_OTHER_SIDE = re.compile(
-    r"(?<!\w)R(?![\w/])|\([WD]\)|\b(?i:right|left|IOP|ABI|grip|flexion|extension|peak flow)\b"
-)
+_SIZE = re.compile(r"\([WD]\)")
+_OTHER_SIDE = re.compile(r"(?<!\w)R(?![\w/])|\b(?i:right|left|IOP|ABI|grip|flexion|extension|peak flow)\b")
 _DAY = r"(?:yesterday|today|tomorrow|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?s?)"
 _BY_LAPAROSCOPE = (
     "adjustable|append|appy|assisted|band\\b|banding|bypass|chole|colect|cystect|fundoplication|gastr|hernia|hyster|ligation|"
@@ -238,7 +294,7 @@ _NUMBER = rf"(?P<n>\d{{1,2}}{_RANGE}?)"
 COUNTED = (
     # q6h, q.1h., q 4-6 hours, q2wk; 4hrly
     Rule(
-        rf"(?<![\w.])q\.?\s?{_NUMBER}\s?(?P<unit>{_PERIOD}|[dhw])(?![a-z])(?:\.(?!\w))?",
+        rf"(?<![\w.])q\.?\s?{_NUMBER}\s?(?P<unit>{_PERIOD}|[dhw])(?![a-z]|(?<=w)/)(?:\.(?!\w))?",
         _every,
         needs="q0|q.0|q 0|q. 0",
         flags=re.I,
@@ -266,7 +322,7 @@ COUNTED = (
     ),
     # x3, x 7-10 days; not 4 x 3 cm, 3"x2", "x 6 .8 cm", 10^9, nor a block "x 1 D"
     Rule(
-        rf"[xX](?<!\w[xX])\s?(?P<n>\d{{1,3}}(?:\.\d|\s1/2)?{_RANGE}?)(?=\s?(?:{_PERIOD}|doses?|nights?|(?-i:[dhw]))\b)",
+        rf"[xX](?<!\w[xX])\s?(?P<n>\d{{1,3}}(?:\.\d|\s1/2)?{_RANGE}?)(?=\s?(?:{_PERIOD}|doses?|nights?|(?-i:[dhw](?!/)))\b)",
         lambda m: f"for {_counted(m)}",
         needs="x0|x 0",
         flags=re.I,
@@ -301,7 +357,7 @@ COUNTED = (
     Rule(r"\bC(?P<c>\d{1,2})D(?P<d>\d{1,2})\b", r"cycle \g<c> day \g<d>", needs="c0d|c00d"),
     Rule(r"\bPOD\s?#?\s?(?P<n>\d{1,3})\b", r"postoperative day \g<n>", needs="pod"),
     Rule(
-        r"\bHD(?:\s?#\s?)?(?P<n>\d{1,3})\b(?!x|\s(?:times|completed|via))",
+        r"\bHD(?:\s?#\s?)?(?P<n>\d{1,3})\b(?!x|\+|\s(?:times|completed|via))",
         r"hospital day \g<n>",
         needs="hd#|hd #|hd0",
     ),
@@ -382,7 +438,7 @@ COUNTED = (
     # q. weekly, q am, q other day
     Rule(
         r"(?<![\w.])(?<!enzyme )q\.?"
-        rf"(?=\s(?:daily|weekly|monthly|yearly|morning|evening|night|bedtime|other|[ap]\.?m\b|{_DAY})(?!\w))",
+        rf"(?=\s(?:daily|weekly|monthly|yearly|morning|evening|night|shift|bedtime|other|[ap]\.?m\b|{_DAY})(?!\w))",
         "every",
         needs="q |q. ",
         flags=re.I,
@@ -512,11 +568,40 @@ COUNTED = (
     Rule(
         r"(?<=\s)2/2(?=\s(?!(?:and|at|bilat\w*|blood|bottles?|but|by|cm|cultures?|he|i|in|is|it|left|lymph|nodes?|on|or|positive|"
         r"abx|completed?|for|given|negative|ngtd|pending|show\w*|"
-        r"through\w*|to|today|pt|pts|right|samples?|sets?|she|specimens?|symmetric\w*|then|they|though|tubes?|was|were|when|which|with)\b)[a-z(])",
+        r"through\w*|to|today|pt|pts|right|samples?|sets?|she|specimens?|symmetric\w*|then|they|though|tubes?|was|were|when|which|with|"
+        r"drs?|mrs?|ms|clinic|(?!\w*path)[a-z]+(?:ology|iatrics|iatry))\b)[a-z(])",
         _because_of,
         needs=" 0/0 ",
         flags=re.I,
     ),
+    # d/c Foley, abx dc'd; ID: afebrile, near other systems; cc: Dr. Jones
+    Rule(
+        r"(?<![\w/.])d/?c(?P<done>['’]?e?d)?(?![\w/'’])",
+        _stopped,
+        needs="d/c|dc |dc.|dc,|dc'|dced|dcd",
+        flags=re.I,
+    ),
+    Rule(
+        rf"(?<![\w/])(?:{'|'.join(_SYSTEMS)})(?=:\s*(?![<>\d]))",
+        _of_system,
+        needs="|".join(f"{name.lower()}:" for name in _SYSTEMS),
+        flags=re.I,
+    ),
+    Rule(
+        r"(?:^|\n)[ \t]*(?P<cc>cc)(?=:\s*(?:Drs?\b|file\b|[A-Z][a-z]+,?\s(?:[A-Z]\.?\s)?[A-Z][a-z]+,\sM\.?D))",
+        "carbon copy",
+        needs="cc:",
+        group="cc",
+        flags=re.I,
+    ),
+    # TF 120 cc/kg/day and D/S 78 of newborns
+    Rule(
+        r"(?<!\w)TF(?=\s?(?:[:=@]|at|of|to)?\s?\d{2,3}\s?(?:cc|ml)s?/k)",
+        "total fluids",
+        needs="tf 0|tf:|tf=|tf@|tf at|tf of|tf to|tf0|tf @|tf =",
+        flags=re.I,
+    ),
+    Rule(r"(?<!\w)[Dd]/[Ss](?=:?\s\d{2,3}(?!\w|[./]\d|%))", "Dextrostix", needs="d/s 0|d/s:"),
     # 39w2d, 28 w 5 d
     Rule(
         r"(?<![\w./-])(?P<w>\d{1,2})\s?w(?:k|ks)?\s?(?P<d>[0-6])\s?d(?![\w/'-])",

@@ -127,7 +127,10 @@ _LOWER_CASE_WORD = re.compile(r"\b[A-Z]?[a-z]{2,}\b")
 _BOUNDARY = re.compile(r"[\n\r\t:|]")
 _SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:the|an?)\s+$", re.IGNORECASE)
-_CLASSIFIED_FOLLOWS = re.compile(r"\s(?:GRADE|CLASS|CRITERIA|HISTOLOG|TYPE)")
+_NO_WORD_IF_FOLLOWED = {
+    "US": re.compile(r"[\s-]guid", re.IGNORECASE),
+    "WHO": re.compile(r"\s(?:GRADE|CLASS|CRITERIA|HISTOLOG|TYPE)"),
+}
 _AFTER_TITLE = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?\s+$")
 _AFTER_TITLE_IN_CAPITALS = re.compile(r"\b(?:DR|MR|MRS|MS)\.[ \t]+$")  # at the end of a line it is a disease
 _TITLE_ENDS = (".", "Dr", "Mr", "Mrs", "Ms", "Miss", "Prof")
@@ -140,6 +143,10 @@ _DUCT_FOLLOWS = re.compile(r"\s+deferens\b", re.IGNORECASE)
 _SCALE_FOLLOWS = re.compile(VALUE_FOLLOWS.pattern + r"|[ ](?:pain|scale|score)", re.IGNORECASE)
 _DEGREES = frozenset({"MD", "DO", "PHD", "RN"})
 _DEGREE_FOLLOWS = re.compile(r"\.?,[ ](?:M\.?D|D\.?O|Ph\.?D|R\.?N)\b|\.?[ ](?:M\.D|D\.O|Ph\.D)\b")
+_SURNAME_AND_DEGREE_FOLLOW = re.compile(r"[ ][A-Z][a-z]+,[ ](?:M\.?D|D\.?O|R\.?N|N\.?P|P\.?A|Ph\.?D)\b")
+_OF_A_PERSON_FOLLOWS = re.compile(
+    r"\.?[ ](?:agrees|complains|denies|presents|presented|is[ ]an?[ ](?:\d|\w+-year))\b"
+)
 _NAME_MASK = re.compile(r"\bXYZ\b")
 _CITY_FOLLOWS = re.compile(r",[ ][A-Z][^\W\d_]{2}")
 _COMPANY_BEFORE = re.compile(r"[A-Z][a-z]+,?[ ]$")
@@ -150,6 +157,7 @@ _SLEEP_AID_BEFORE = re.compile(
     r"\b(?:Advil|Aleve|Bayer|Benadryl|Excedrin|Motrin|Refresh|Ny[Qq]uil|Tylenol|Unisom)[ ]$"
 )
 _MORPHINE_FOLLOWS = re.compile(r"\sContin\b", re.IGNORECASE)
+_OF_STOOL_FOLLOWS = re.compile(r"[ ]?[+-](?!\w)|[ -](?:neg|pos|occult|test)", re.IGNORECASE)
 _STRAIN_FOLLOWS = re.compile(r"\s27/3\b")
 _LETTERS_BEFORE, _LETTERS_FOLLOW = (
     re.compile(r"(?<!\S)(?:(?![NVDFC] )[A-Z] ){1,4}$"),  # "denies N V D" are three
@@ -229,8 +237,9 @@ class LookAlikes:
         return not self.is_no_word(written) and self.is_shouted(written)
 
     def is_no_word(self, written: Written) -> bool:
-        """ "THE OR" and "the US", since the word cannot follow an article; "WHO GRADE II"."""
-        if written.stem == "WHO" and _CLASSIFIED_FOLLOWS.match(self._text, written.end):
+        """ "THE OR" and "the US", since the word cannot follow an article; "WHO GRADE II", "US guidance"."""
+        follows = _NO_WORD_IF_FOLLOWED.get(written.stem)
+        if follows is not None and follows.match(self._text, written.end):
             return True
         can_follow = written.stem.lower() in CANNOT_FOLLOW_THE
         return can_follow and _AFTER_ARTICLE.search(self._before(written)) is not None
@@ -400,7 +409,7 @@ class LookAlikes:
 
     def _is_state(self, written: Written) -> bool:
         """ "OR 97338", "lives in Ann Arbor, MI"; not "seen in the Clinic, PA to call"."""
-        if _ZIP_CODE_FOLLOWS.match(self._text, written.end):
+        if _ZIP_CODE_FOLLOWS.match(self._text, written.end) or self._before(written).endswith("State: "):
             return True
         in_city = _CITY_BEFORE.search(self._before(written, _REACH)) is not None
         return in_city and _STATE_ENDS.match(self._text, written.end) is not None
@@ -508,14 +517,17 @@ def _rules_of(stem: str) -> tuple[_Rule, ...]:
         (_beside(before=_IN_SENTENCE_BEFORE, after=_BRAND_FOLLOWS), stem[0].isupper() and stem[1:].islower()),
         (_beside(before=_SLEEP_AID_BEFORE), stem == "PM"),  # "Tylenol PM"
         (_beside(after=_MORPHINE_FOLLOWS), stem == "MS"),  # "MS Contin"
+        (_beside(after=_OF_STOOL_FOLLOWS), lower == "heme"),  # "stool heme negative"
         (_beside(after=_STRAIN_FOLLOWS), stem == "RA"),  # "rubella virus vaccine (Wistar RA 27/3)"
         (LookAlikes._is_spaced_out, len(stem) == 1),
         (_beside(before=_WEB_NAME_BEFORE), stem in _WEB_ENDINGS),
         (LookAlikes._masks_name, stem == "ABC"),
         # "M.R., M.D."
         (_beside(after=_DEGREE_FOLLOWS), is_dotted and in_capitals and plain not in _DEGREES),
+        (_beside(after=_OF_A_PERSON_FOLLOWS), is_dotted and in_capitals),  # "J.P. denies"
+        (_beside(after=_SURNAME_AND_DEGREE_FOLLOW), in_capitals and len(stem) == 2),  # "CT Walsh, MD"
         (_beside(after=surname), lower in TITLES),  # "MS. SMITH"
-        (LookAlikes._ends_a_company, stem in ("Inc", "AG")),
+        (LookAlikes._ends_a_company, stem in ("Inc", "AG", "Co")),
         (LookAlikes._is_unit, plain.lower() in MONTHS or plain.lower() in AFTER_NUMBERS),
         (LookAlikes._is_stage, stem == "Ta" or _STAGE.fullmatch(stem)),
         (LookAlikes._is_numeral, _ROMAN.fullmatch(stem.upper())),

@@ -120,7 +120,7 @@ NAMES = frozenset(
     "abe ada al alan amy ana ann anna art ava ben bob cal cam carl chad dan del don ed eli ella erin eva eve gia gina "
     "gus hal ian ira ivan jan jean jim joe jon jose juan kay ken kim kit lee len leo les lew liz lou luis mac mae mark "
     "max may meg mel mia mike nan nat ned pam pat paul ray rex rob rod ron rose roy sal sam stan sue ted tim tom van "
-    "von wes de del der des di du el la le los san santa saint da cipro".split()
+    "von wes doe de del der des di du el la le los san santa saint da cipro".split()
 )
 """First names, particles of surnames and a brand, which count only when capitalised."""
 # In notes, these are nearly always short forms.
