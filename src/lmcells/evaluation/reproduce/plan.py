@@ -3,9 +3,10 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,34 +42,30 @@ def plan_steps(
     protocol: Protocol, workspace: Workspace, *, device: str = "auto", worker: Worker = lambda _: ()
 ) -> Steps:
     """Lay out the whole protocol; nothing is run."""
-    return Steps(_steps(protocol, workspace, device, worker), workspace)
-
-
-def _steps(protocol: Protocol, workspace: Workspace, device: str, worker: Worker) -> Iterator[Step]:
-    for dataset in _in_order(protocol):
-        yield dataset_step(dataset, protocol, workspace)
     n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for which in (MAIN, LEAKY) if protocol.leakage is not None else (MAIN,):
-        yield corpus_step(which, protocol, workspace, workers=n_cores)
+    corpora = (MAIN, LEAKY) if protocol.leakage is not None else (MAIN,)
+    steps = [dataset_step(dataset, protocol, workspace) for dataset in _in_order(protocol)]
+    steps += [corpus_step(which, protocol, workspace, workers=n_cores) for which in corpora]
     scored: dict[str, list[str]] = {dataset.name: [] for dataset in protocol.evaluated()}
     models = (*protocol.models, *protocol.compared()[1:])
     runs = [*(run for model in models for run in runs_of(model)), *leaky_runs(protocol)]
     # The first seed of every model before the second of any, so that an early stop leaves a full table.
     for run in sorted(runs, key=lambda run: run.model.seeds.index(run.seed) if run.seed is not None else 0):
         if run.is_trained:
-            yield train_step(run, protocol, workspace, device=device)
+            steps.append(train_step(run, protocol, workspace, device=device))
         for name in [protocol.leakage.dataset] if run.corpus == LEAKY and protocol.leakage else scored:
-            step = evaluate_step(run, protocol.dataset(name), protocol, workspace, worker)
-            scored[name].append(step.name)
-            yield step
-    select: list[str] = []
-    if protocol.selection is not None:
-        select = ["select"]
-        yield select_step(protocol.selection, protocol, workspace)
-    for name, wants in scored.items():
-        yield report_step(protocol.dataset(name), protocol, workspace, wants=(*wants, *select))
-    every = tuple(name for wants in scored.values() for name in wants)
-    yield overview_step(protocol, workspace, wants=(*every, *select))
+            steps.append(evaluate_step(run, protocol.dataset(name), protocol, workspace, worker))
+            scored[name].append(steps[-1].name)
+    selected = (
+        [select_step(protocol.selection, protocol, workspace)] if protocol.selection is not None else []
+    )
+    select = [step.name for step in selected]
+    reports = [
+        report_step(protocol.dataset(name), protocol, workspace, wants=(*wants, *select))
+        for name, wants in scored.items()
+    ]
+    every = (*chain.from_iterable(scored.values()), *select)
+    return Steps([*steps, *selected, *reports, overview_step(protocol, workspace, wants=every)], workspace)
 
 
 def _in_order(protocol: Protocol) -> list[DatasetPlan]:
