@@ -24,6 +24,7 @@ from lmcells.expansion import Expansion, Sense, SenseInventory, save_inventory
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.explain import explain
 from lmcells.expansion.layers import shipped_inventory
+from lmcells.expansion.lexicon import Lexicon
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import CellRanker, share_within_notes
 from lmcells.expansion.windows import Mention
@@ -111,6 +112,24 @@ def test_each_expansion_is_explained_as_the_note_as_a_whole_decides_it(model: Pr
     assert any(each.any() for each in evidence)
     expected = explain(lexicon.ranker, mentions, evidence=evidence, temperature=2.0)
     assert [each for each in explanations if each is not None] == expected
+
+
+def test_what_is_explained_is_the_answer_not_another_sense(
+    monkeypatch: pytest.MonkeyPatch, model: PretrainedModel
+) -> None:
+    note = "LABS: seen by PT for gait and warfarin today."
+
+    def effects(prior: list[float], **rules: Any) -> list[float | None]:
+        monkeypatch.setattr(Lexicon, "prior_of", lambda *_: (prior, 0.0))
+        (explanation,) = Expander(model, INVENTORY).explain(note, **rules)
+        assert explanation is not None
+        return [explanation.section_effect, *(word.effect for word in explanation.words)]
+
+    therapy, clotting = effects([50.0, 0.0]), effects([0.0, 50.0])
+    assert any(therapy)
+    assert therapy == pytest.approx([-effect for effect in clotting if effect is not None], abs=1e-4)
+    forbidden = {"short_form": "PT", "long_form": "prothrombin time", "action": "forbid", "section": "LABS"}
+    assert set(effects([0.0, 0.0], inventory=[forbidden])) == {None}  # no other sense is left
 
 
 def test_an_unlikely_answer_is_withheld(model: PretrainedModel) -> None:

@@ -175,12 +175,16 @@ class Expander:
     ) -> list[Explanation | None]:
         """Explain the occurrences of a note read by a lexicon: all, or those that begin at `starts`."""
         expanded = dict.fromkeys(each.start for each in self.expand_read([note], lexicon)[0])
-        ranked = [(each.start, each.ranked) for each in note if each.ranked is not None]
+        ranked = [(each, each.ranked) for each in note if each.ranked is not None]
         asked, evidence = {}, []
-        for (start, mention), (own, shared, _) in zip(ranked, self._scores([note], lexicon), strict=True):
-            if start in expanded and (starts is None or start in starts):
-                asked[start] = mention
-                evidence.append(np.subtract(shared, own, out=np.zeros_like(shared), where=np.isfinite(own)))
+        for (each, mention), (own, shared, _) in zip(ranked, self._scores([note], lexicon), strict=True):
+            if each.start in expanded and (starts is None or each.start in starts):
+                asked[each.start] = mention
+                added = np.subtract(shared, own, out=np.zeros_like(shared), where=np.isfinite(own))
+                added += np.array(lexicon.prior_of(mention)[0]) * self.calibration.temperature
+                if each.allowed is not None:
+                    added[np.setdiff1d(np.arange(added.size), each.allowed)] = -inf
+                evidence.append(added)
         temperature = self.calibration.temperature / lexicon.priors.weight
         explained = explain(lexicon.ranker, list(asked.values()), evidence=evidence, temperature=temperature)
         explanation_at = dict(zip(asked, explained, strict=True))
@@ -284,6 +288,10 @@ class Expander:
         """
         return push_folder(self.model.folder, repository, private=private, message=message)
 
+    def lexicon(self, inventory: LayerLike | None = None, only_inventory: LayerLike | None = None) -> Lexicon:
+        """Return the lexicon of the expander's inventory, extended by `inventory` or replaced by `only_inventory`."""
+        return self._lexicons.of(self.inventory if only_inventory is None else only_inventory, inventory)
+
     def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[list[Expansion]]:
         """Expand notes read by a lexicon, ranking their mentions together."""
         scores = iter(self._scores(notes, lexicon))
@@ -303,12 +311,27 @@ class Expander:
                 elif each.ranked is None:
                     candidates = next(by_letters)
                 else:
-                    candidates, abstained = self._judge(each.ranked, next(scores), each.allowed, lexicon)
+                    candidates, abstained = self._rank(each.ranked, next(scores), each.allowed, lexicon)
                 if not candidates:
                     continue
                 if abstained is None and candidates[0].probability < self.calibration.least_probability:
                     abstained = LOW_CONFIDENCE
-                expanded[-1].append(_expansion(each, candidates, abstained, lexicon))
+                best = candidates[0]
+                is_answer = abstained is None
+                expanded[-1].append(
+                    Expansion(
+                        each.start,
+                        each.end,
+                        each.short_form,
+                        each.section,
+                        best.long_form if is_answer else None,
+                        best.probability if is_answer else None,
+                        each.source,
+                        candidates,
+                        abstained,
+                        lexicon.is_error_prone(each.short_form, best.long_form),
+                    )
+                )
         return expanded
 
     def _scores(
@@ -323,7 +346,7 @@ class Expander:
             ordinary = lexicon.ordinary.log_odds(mentions, own, self.calibration)
         return list(zip(own, share_within_notes(ranked, own), ordinary, strict=True))
 
-    def _judge(
+    def _rank(
         self,
         mention: Mention,
         scores: tuple[Floats, Floats, float],
@@ -354,27 +377,6 @@ class Expander:
             Candidate(senses[at].long_form, probabilities[at], senses[at].concept_id) for at in order
         ]
         return tuple(candidates), abstained
-
-    def lexicon(self, inventory: LayerLike | None = None, only_inventory: LayerLike | None = None) -> Lexicon:
-        """Return the lexicon of the expander's inventory, extended by `inventory` or replaced by `only_inventory`."""
-        return self._lexicons.of(self.inventory if only_inventory is None else only_inventory, inventory)
-
-
-def _expansion(
-    occurrence: Occurrence, candidates: tuple[Candidate, ...], abstained: str | None, lexicon: Lexicon
-) -> Expansion:
-    return Expansion(
-        occurrence.start,
-        occurrence.end,
-        occurrence.short_form,
-        occurrence.section,
-        None if abstained else candidates[0].long_form,
-        None if abstained else candidates[0].probability,
-        occurrence.source,
-        candidates,
-        abstained,
-        lexicon.is_error_prone(occurrence.short_form, candidates[0].long_form),
-    )
 
 
 def _checked(note: object) -> str:

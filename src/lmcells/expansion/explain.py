@@ -60,8 +60,8 @@ def explain(
 ) -> list[Explanation]:
     """Explain mentions of one note, in order.
 
-    `evidence` is what the rest of the note added to the scores of each mention's candidates; `temperature` is the
-    calibration's, so that effects refer to the odds of the answer's probabilities.
+    `evidence` is what the rest of the note and the priors add to the scores of each mention's candidates, -inf for one
+    that a rule forbids. `temperature` is the calibration's, so that effects refer to the odds of the answer.
     """
     if not isinstance(ranker, PosteriorRanker):
         raise InputError(
