@@ -202,7 +202,7 @@ def test_what_cannot_be_adapted_is_refused(folder: Path, tmp_path: Path) -> None
     with pytest.raises(ConfigError, match=r"model\.cell_dim is 9; .* has 8, which adapting keeps"):
         adapting.model_config({"cell_dim": 9})
     assert adapting.model_config({"dropout": 0.3}).dropout == 0.3
-    with pytest.raises(InputError, match="Prepare it with --stop-words"):
+    with pytest.raises(InputError, match=r"found no stop words .* Prepare the corpus with --stop-words"):
         Adaptation(adapting.base, corpus(tmp_path / "plain", NEW, stop_words=False))
     bsg = replace(
         adapting.base,

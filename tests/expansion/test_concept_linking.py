@@ -112,7 +112,7 @@ def test_names_of_umls_are_linked(tmp_path: Path) -> None:
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("a,b\n1,2\n")
-    with pytest.raises(FormatError, match="has no column 'concept_id'"):
+    with pytest.raises(FormatError, match=r"has no column 'concept_id'; columns found: .*\. Give OMOP's"):
         list(read_omop_concepts(tmp_path / "x"))
     with pytest.raises(FormatError, match="line 1 has 1 fields"):
         list(read_umls_names(tmp_path / "x"))

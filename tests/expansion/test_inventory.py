@@ -124,8 +124,8 @@ GOOD = {"short_form": "PT", "long_form": "physical therapy", "forms": ["physical
         ([GOOD | {"long_form": 3}], r"entry 1 \(line 1\): .* must be a string"),
         ([GOOD | {"short_form": " "}], r"entry 1 \(line 1\): short_form is empty"),
         ([GOOD | {"concept_id": []}], r"entry 1 \(line 1\): 'concept_id'"),
-        (["PT"], r"entry 1 \(line 1\): is a str"),
-        ({"PT": []}, "the inventory is a JSON dict"),
+        (["PT"], r"entry 1 \(line 1\): found: str, allowed: a sense with"),
+        ({"PT": []}, "the inventory is JSON, but not a list\\. Expected a list"),
         ([], "the inventory is empty"),
     ],
 )

@@ -34,8 +34,8 @@ from lmcells.expansion.explain import explain
 from lmcells.expansion.long_form_moments import long_form_words, words_section_weights
 from lmcells.expansion.long_forms import SensePrototypes, SensesOfShortForm
 from lmcells.expansion.ranking import (
-    MOST,
-    SHARE,
+    MOST_AGAINST,
+    WEIGHT_OF_OTHERS,
     CellRanker,
     MaskedSpanRanker,
     comparable,
@@ -339,7 +339,7 @@ def test_a_doubtful_mention_follows_a_clear_one() -> None:
     doubtful, clear = share([np.array([1.0, 1.2]), np.array([9.0, 1.0])])
     assert doubtful.argmax() == 0
     assert clear.argmax() == 0
-    assert clear.max() == 9.0 - SHARE * 0.2  # the other had it second
+    assert clear.max() == 9.0 - WEIGHT_OF_OTHERS * 0.2  # the other had it second
 
 
 def test_a_mention_that_is_sure_of_another_meaning_keeps_it() -> None:
@@ -354,7 +354,7 @@ def test_no_more_than_its_share_is_taken_and_nothing_is_given(scores: np.ndarray
     assert (np.isfinite(adjusted) == known).all()
     taken = scores[known] - adjusted[known]
     assert (taken >= 0).all()
-    assert (taken <= SHARE * MOST + 1e-9).all()
+    assert (taken <= WEIGHT_OF_OTHERS * MOST_AGAINST + 1e-9).all()
     if len(scores) == 1:
         np.testing.assert_array_equal(adjusted, scores)
 
@@ -382,7 +382,7 @@ def test_what_another_thread_forgets_is_looked_up_again(
     read_candidates = ranker.read_candidates
 
     def forgotten_meanwhile(candidates: list[tuple[Sense, ...]]) -> Iterable[Any]:
-        ranker._known.clear()
+        ranker._shared_cache.clear()
         return read_candidates(candidates)
 
     monkeypatch.setattr(ranker, "read_candidates", forgotten_meanwhile)
@@ -397,7 +397,7 @@ def test_inventories_share_what_is_known_about_equal_candidates(model: Pretraine
     other = ranker.over(INVENTORY.add(Sense("MS", "gait")))
     assert prototypes(other, "PT") is prototypes(ranker, "PT")
     assert len(prototypes(other, "MS")) == len(prototypes(ranker, "MS")) + 1
-    n_known = len(ranker._known)
+    n_known = len(ranker._shared_cache)
     for number in range(3):  # nothing is kept of inventories that nobody uses any more
         prototypes(ranker.over(INVENTORY.add(Sense("MS", f"gait {number}"))), "MS")
-    assert len(ranker._known) == n_known
+    assert len(ranker._shared_cache) == n_known

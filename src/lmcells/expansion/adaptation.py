@@ -17,8 +17,8 @@ import numpy.typing as npt
 import torch
 
 from lmcells.corpus import Corpus, WordMetadataCounts, count_words_by_metadata
-from lmcells.errors import ConfigError, InputError, ModelError
-from lmcells.expansion.inventory_compilation import metadata_ids
+from lmcells.errors import ConfigError, ModelError
+from lmcells.expansion.inventory_compilation import metadata_ids, require_same_words
 from lmcells.expansion.long_forms import unit_length
 from lmcells.model import CellModel, ModelConfig, create_model
 from lmcells.pretrained import PretrainedModel
@@ -53,12 +53,7 @@ class Adaptation:
                 f"{base.folder} cannot be adapted: it has no phrase network and store. Give a model that was trained "
                 "with the preset default."
             )
-        if base.reads_stop_words != corpus.reads_stop_words:
-            needed = "with" if base.reads_stop_words else "without"
-            raise InputError(
-                f"{corpus.folder} was not prepared like the training text of {base.folder}. "
-                f"Prepare it {needed} --stop-words."
-            )
+        require_same_words(base, corpus)
 
     def model_config(self, changed: Mapping[str, Any]) -> ModelConfig:
         """Return the model's settings, with the sizes of the corpus and the user's changes."""

@@ -1,7 +1,12 @@
-"""Calibrated probabilities from scores, and when to abstain."""
+"""Calibrated probabilities from scores, and when to abstain.
+
+- `Calibration`: scores to probabilities, or a reason to abstain;
+- `SensePriors`: how often each sense is meant, by the `Writing` of the short form;
+- `OrdinaryReadings`: the English word in capitals as one more candidate.
+"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from math import exp, inf, log, log1p
 from operator import mul
@@ -26,9 +31,6 @@ from lmcells.settings import is_finite
 CALIBRATION = "calibration.json"
 PRIORS = "sense_priors.json"
 """Files in a model folder."""
-
-ORDINARY_WORD = "ordinary_word"
-"""Why there is nothing to expand: the ordinary word is more likely than any sense."""
 
 _MOST_BY_PRIORS = 3.0  # the most that a prior may add to the score of a sense
 _PRIOR_WEIGHT = 0.8  # of their log-odds, chosen on left-out sentences: the training notes are of few kinds
@@ -108,7 +110,7 @@ class Calibration:
             ordinary *= weight
             top = max(*fits, none)
             if ordinary > top:
-                return [], ORDINARY_WORD
+                return [], None
             of_none = exp(none - top) + exp(ordinary - top)
             of_none /= of_none + sum([exp(fit - top) for fit in fits])
         share = (1 - of_none) / sum(odds)
@@ -123,7 +125,7 @@ class Calibration:
 
     def save(self, folder: Path) -> None:
         """Write the calibration into a model folder."""
-        write_json(folder / CALIBRATION, {name: getattr(self, name) for name in self.__slots__}, indent=1)
+        write_json(folder / CALIBRATION, asdict(self), indent=1)
 
     @classmethod
     def load(cls, folder: Path) -> Self:

@@ -57,7 +57,7 @@ def of_vocabularies(
         if name not in found:
             listed = ", ".join(sorted(found)[:20]) or "none"
             raise InputError(
-                f"{path} has no valid concept of vocabulary {name!r}; vocabularies found: {listed}."
+                f"{path} has no valid concept of vocabulary {name!r}; vocabularies found: {listed}. Name one."
             )
 
 
@@ -69,7 +69,10 @@ def read_omop_concepts(path: Path) -> Iterator[ConceptName]:
         names = [name.strip().strip('"').lower() for name in header.split(delimiter)]
         missing = [name for name in _OMOP_COLUMNS if name not in names]
         if missing:
-            raise FormatError(f"{path} has no column {missing[0]!r}. Give OMOP's CONCEPT table.")
+            raise FormatError(
+                f"{path} has no column {missing[0]!r}; columns found: {', '.join(names[:20])}. "
+                "Give OMOP's CONCEPT table."
+            )
         at = [names.index(name) for name in _OMOP_COLUMNS]
         is_plain = delimiter == "\t"  # Athena does not quote, and names contain quotes
         rows = (line.rstrip("\r\n").split("\t") for line in file) if is_plain else csv.reader(file)
@@ -107,6 +110,7 @@ def _open(path: Path) -> Iterator[TextIO]:
 
 
 def link_concepts(inventory: SenseInventory, names: Iterable[ConceptName]) -> list[ConceptLink]:
+    """Return the outcome for each sense, in the inventory's order."""
     open_senses = [sense for sense in inventory if sense.concept_id is None]
     written = {_plain(form) for sense in open_senses for form in (sense.long_form, *sense.forms)}
     keys = {form_key(form) for form in written}

@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 
 ROW = "row"  # the id column if the caller names none: the number of the row, from 0
 _FIELDS = tuple(each.name for each in fields(Expansion) if each.name != "candidates")
-_TYPES = {
-    "start": "int64",
-    "end": "int64",
-    "probability": "float64",
-    "error_prone": "bool",
-}  # others are text
+# The others are text.
+_TYPES = {"start": "int64", "end": "int64", "probability": "float64", "error_prone": "bool"}
 
 
 def expand_frame(

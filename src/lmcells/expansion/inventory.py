@@ -150,7 +150,10 @@ class SenseInventory:
         """Return the candidates of a short form."""
         if short_form not in self.by_short_form:
             near = nearest(short_form, self.by_short_form) or nearest(short_form.upper(), self.by_short_form)
-            raise UnknownShortForm(f"{short_form!r} is not in the inventory ({len(self)} short forms).{near}")
+            raise UnknownShortForm(
+                f"{short_form!r} is not in the inventory ({len(self):,} short forms)."
+                f"{near or ' Check the spelling, or add it to the inventory.'}"
+            )
         return self.by_short_form[short_form]
 
     def add(self, *senses: Sense) -> Self:

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from lmcells.corpus import Corpus
 from lmcells.expansion.inventory import Sense, SenseInventory, plain_short_form
@@ -26,8 +26,7 @@ from lmcells.expansion.ranking import MaskedSpanRanker, ranks_by_masked_span
 from lmcells.notes.tokens import STOP_WORDS
 from lmcells.pretrained import PretrainedModel
 
-How = Literal["frequent", "words", "unknown"]
-WORST_FIRST: tuple[How, ...] = ("unknown", "words", "frequent")
+How = Literal["unknown", "words", "frequent"]  # the worst first
 
 SHARED_FORM = "a form in common"
 SAME_WORDS = "the same words"
@@ -166,7 +165,7 @@ class SenseKnowledge:
     @property
     def badness(self) -> tuple[int, int, int]:
         """A key to sort by, the worst first."""
-        return WORST_FIRST.index(self.how), -len(self.unknown_words), self.count
+        return get_args(How).index(self.how), -len(self.unknown_words), self.count
 
     def to_dict(self) -> dict[str, Any]:
         fields = {

@@ -58,8 +58,13 @@ def compile_inventory(
     `name` is the inventory's name in the model card. With `max_prototypes` the least frequent phrases are dropped,
     except long forms of the inventory and of those in `kept`.
     """
-    store = _store_of(model)
-    _require_same_words(model, corpus)
+    if model.phrase_network is None or model.phrase_store is None:
+        raise ModelError(
+            f"{model.folder} has no phrase network and store, which a compiled inventory needs. "
+            "Train with the preset default."
+        )
+    store = model.phrase_store
+    require_same_words(model, corpus)
 
     def phrases_in(senses: Iterable[Sense]) -> dict[Sense, list[Wording]]:
         stop_words = model.reads_stop_words
@@ -113,16 +118,8 @@ def compile_inventory(
     return result
 
 
-def _store_of(model: PretrainedModel) -> PhraseStore:
-    if model.phrase_network is None or model.phrase_store is None:
-        raise ModelError(
-            f"{model.folder} has no phrase network and store, which a compiled inventory needs. "
-            "Train with the preset default."
-        )
-    return model.phrase_store
-
-
-def _require_same_words(model: PretrainedModel, corpus: Corpus) -> None:
+def require_same_words(model: PretrainedModel, corpus: Corpus) -> None:
+    """Refuse a corpus with stop words for a model without them, and the reverse."""
     if model.reads_stop_words != corpus.reads_stop_words:
         found, needed = ("no ", "with") if model.reads_stop_words else ("", "without")
         raise InputError(

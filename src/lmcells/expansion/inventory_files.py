@@ -134,7 +134,7 @@ def _json_entries(text: str) -> Iterator[tuple[str, Any]]:
             f"the inventory is not JSON{where}. {expected}, or a file named .csv or .tsv."
         ) from error
     if not isinstance(entries, list):
-        raise InventoryError(f"the inventory is a JSON {type(entries).__name__}. {expected}.")
+        raise InventoryError(f"the inventory is JSON, but not a list. {expected}.")
     # Entries are decoded again one by one, to find their lines.
     decode = json.JSONDecoder().raw_decode
     end = text.index("[") + 1
@@ -198,7 +198,7 @@ def _rule(entry: Any) -> SenseRule:
     if isinstance(entry, InventoryError):
         raise entry
     if not isinstance(entry, Mapping):
-        raise InventoryError(f"is a {type(entry).__name__}, not a sense.")
+        raise InventoryError(f"found: {type(entry).__name__}, allowed: a sense with short_form, long_form.")
     entry = rule_fields(entry)
     action = entry["action"]
     short_form, long_form, forms, concept_id, error_prone = (entry.get(name) for name in COLUMNS)
@@ -217,14 +217,15 @@ def _rule(entry: Any) -> SenseRule:
         concept_id = int(concept_id)
     if concept_id is not None and not isinstance(concept_id, str | int):
         raise InventoryError("'concept_id' must be a string or a number.")
-    if error_prone and str(error_prone).strip().lower() not in _TRUE + _FALSE:
+    is_error_prone = str(error_prone or "").strip().lower()
+    if is_error_prone not in _TRUE + _FALSE:
         raise InventoryError("'error_prone' must be true or false.")
     sense = Sense(
         str(short_form).strip(),
         str(long_form).strip(),
         tuple([form.strip() for form in forms or ()]),
         str(concept_id).strip() or None if concept_id is not None else None,
-        bool(error_prone) and str(error_prone).strip().lower() in _TRUE,
+        is_error_prone in _TRUE,
     )
     return SenseRule(sense, action, _conditions(entry.get("where") or {}))
 

@@ -115,7 +115,7 @@ _KeysOf = Callable[[str, tuple[str, ...]], frozenset[tuple[str, ...]]]
 def _forbidden(senses: Sequence[Sense], forbidden: Sense, keys_of: _KeysOf) -> list[int]:
     """Return the indices of the senses that a rule forbids, by any of their forms.
 
-    `keys_of` is `_form_keys`, with a cache for the rules of one short form.
+    `keys_of` is `_form_keys`, cached for one short form only: nothing may outlive its inventory.
     """
     if forbidden.long_form == ALL_SENSES:
         return list(range(len(senses)))

@@ -40,7 +40,7 @@ _BATCH = 1024  # mentions ranked together
 _FITS = 7.4  # the score above which a sense is more likely to fit than not, for n = N
 _FITS_BY_LENGTH = 1.2  # how much lower that is, times log(N / n)
 _SCALE_BY_LENGTH = 0.2  # how much less a difference of scores counts, times log(N / n)
-_CACHE_SIZE = 20_000  # short forms with other candidates
+_CACHE_SIZE = 20_000  # sets of candidates
 
 
 class Ranker(Protocol):
@@ -63,15 +63,15 @@ class PosteriorRanker(ABC):
         self.read = read
         self._network = model.variational
         self._section_id = section_id_finder(model)
-        self._first = inventory
-        # What is known by candidates: of the first inventory, shared by all rankers over it; and of this ranker alone.
-        self._known: dict[Sequence[Sense], Any] = {}
-        self._own: dict[Sequence[Sense], Any] = {}
+        self._base = inventory
+        # What is known about candidates: those of the base inventory, shared by `over`, and this ranker's own.
+        self._shared_cache: dict[Sequence[Sense], Any] = {}
+        self._own_cache: dict[Sequence[Sense], Any] = {}
 
     def over(self, inventory: SenseInventory) -> Self:
         """Return a ranker for another inventory; both share what is known about candidates that they share."""
         ranker = copy(self)
-        ranker.inventory, ranker._own = inventory, {}
+        ranker.inventory, ranker._own_cache = inventory, {}
         return ranker
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
@@ -104,19 +104,19 @@ class PosteriorRanker(ABC):
     def known(self, short_forms: Iterable[str]) -> dict[str, Any]:
         """Return what is known about the candidates of short forms; fastest for many at once."""
         candidates = {each: self.inventory.senses(each) for each in short_forms}
-        if len(self._known) > _CACHE_SIZE:
-            self._known.clear()
-        known = {each: self._kept(each).get(senses) for each, senses in candidates.items()}
+        if len(self._shared_cache) > _CACHE_SIZE:
+            self._shared_cache.clear()
+        known = {each: self._cache_of(each).get(senses) for each, senses in candidates.items()}
         new = [each for each in known if known[each] is None]
         for each, found in zip(new, self.read_candidates([candidates[each] for each in new]), strict=True):
-            known[each] = self._kept(each)[candidates[each]] = found
+            known[each] = self._cache_of(each)[candidates[each]] = found
         return known
 
-    def _kept(self, short_form: str) -> dict[Sequence[Sense], Any]:
-        if self.inventory is self._first:
-            return self._known
-        is_shared = self._first.by_short_form.get(short_form) == self.inventory.by_short_form[short_form]
-        return self._known if is_shared else self._own
+    def _cache_of(self, short_form: str) -> dict[Sequence[Sense], Any]:
+        is_shared = self.inventory is self._base or (
+            self._base.by_short_form.get(short_form) == self.inventory.by_short_form[short_form]
+        )
+        return self._shared_cache if is_shared else self._own_cache
 
     def posterior_scores(self, short_form: str, posterior: NumpyPosterior, read: Mask) -> Floats:
         """Score the candidates of one short form by the posteriors of windows with these context masks: (B, K)."""
@@ -215,7 +215,7 @@ class MaskedSpanRanker(PosteriorRanker):
 
 
 def comparable(scores: Floats, missing: Floats) -> Floats:
-    """Return scores (B, K) on a scale that does not depend on the `missing_words` (B, 1) of the windows."""
+    """Put scores (B, K) of windows of any length on one scale; `missing` is log(N / n), see `missing_words`: (B, 1)."""
     above = scores - _FITS + _FITS_BY_LENGTH * missing
     return _FITS + above / (1 + _SCALE_BY_LENGTH * missing)
 
@@ -247,13 +247,13 @@ def best_ranker(
 # Mentions of a short form in a note share evidence, since nearly all mean the same. With s_i the scores of a mention's
 # candidates and s_j those of the other mentions:
 #
-#     s_i + share mean_j max(s_j - max s_j, -most)
+#     s_i + w mean_j max(s_j - max s_j, -b)
 #
 # So the others' best candidate gains nothing and the rest lose; a single mention keeps its scores. Shared scores decide
 # which sense fits best, not whether any does.
 
-SHARE = 0.35  # weight of the others, tuned on dev notes
-MOST = 8.0  # evidence against a candidate from another mention
+WEIGHT_OF_OTHERS = 0.35  # w, tuned on dev notes
+MOST_AGAINST = 8.0  # b, the most that another mention may say against a candidate
 
 
 def share_within_notes(notes: Iterable[Sequence[Mention]], scores: Sequence[Floats]) -> list[Floats]:
@@ -277,7 +277,7 @@ def share(scores: Sequence[Floats]) -> Floats:
     given = np.asarray(scores, np.float64)
     best = given.max(axis=1, keepdims=True)
     is_known = np.isfinite(best)  # (n, 1) whether the mention has any score
-    says = np.where(is_known, np.maximum(given - np.where(is_known, best, 0.0), -MOST), 0.0)
-    others = (says.sum(axis=0) - says) / max(1, len(given) - 1)
-    adjusted: Floats = given + SHARE * others
+    against = np.where(is_known, np.maximum(given - np.where(is_known, best, 0.0), -MOST_AGAINST), 0.0)
+    of_others = (against.sum(axis=0) - against) / max(1, len(given) - 1)
+    adjusted: Floats = given + WEIGHT_OF_OTHERS * of_others
     return adjusted
