@@ -336,6 +336,43 @@ def test_a_link_brings_the_token_along(browser: Browser, expander: Expander, sto
         page.close()
 
 
+def test_a_token_is_asked_for_once_although_the_window_was_left_to_copy_it(
+    browser: Browser, expander: Expander, store: ReviewStore
+) -> None:
+    add_notes(store, NOTES, expander)
+    with in_thread(expander, reviews=str(store.path), tokens=("open sesame",)) as url:
+        page = browser.new_page()
+        page.goto(url)
+        expect(page.locator("#token-value")).to_be_focused()
+        with page.expect_response("**/reviews?*") as refused:
+            page.evaluate("dispatchEvent(new Event('focus'))")
+        assert refused.value.status == 401
+        page.fill("#token-value", "open sesame")
+        page.keyboard.press("Enter")
+        expect(page.locator("#notes button")).to_have_count(3)
+        expect(page.locator("#token")).to_be_hidden()
+        page.close()
+
+
+def test_a_pasted_note_is_stored_once_whatever_is_decided_at_the_same_time(
+    page: Page, store: ReviewStore
+) -> None:
+    page.fill("#text", FIRST)
+    page.keyboard.press("Control+Enter")
+    expect(marks(page)).to_have_count(2)
+    held: list[Route] = []
+    page.route("**/reviews/notes?*", lambda route: held.append(route))
+    for mark in (marks(page).first, marks(page).last):
+        mark.click()
+        with page.expect_request("**/reviews/notes?*"):
+            page.keyboard.press("1")
+        page.wait_for_timeout(1_100)  # names tell the second
+    for route in held:
+        route.continue_()
+    expect(page.locator("#note .mark.reviewed")).to_have_count(2)
+    expect(page.locator("#progress")).to_have_text("0 of 1 notes done")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_of_weight(
     browser: Browser, url: str, store: ReviewStore, expander: Expander, scheme: str

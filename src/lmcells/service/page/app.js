@@ -20,7 +20,7 @@ let chosen = null;
 
 const note = new NoteView((index) => showChosen(index));
 const review = new Review({
-  note: () => ({ id: answer?.id, name: opened?.name ?? `note of ${new Date().toISOString().slice(0, 19)}`, text, category: answer?.category }),
+  note: () => ({ id: answer?.id, name: opened?.name ?? (answer && nameOf(answer)), text, category: answer?.category }),
   show: (reviewed, decided) => showDecided(reviewed, decided),
   open: (entry) => openNote(entry),
   clear: () => clear(),
@@ -38,6 +38,9 @@ const details = new Details({
 const contents = new Contents({ openNote: (entry) => openNote(entry), choose: (index) => note.choose(index) });
 const inventory = new InventoryDialog((edit) => changeInventory(edit));
 const tabs = new Tabs(["write", "read", "expanded"], () => showTools());
+
+// A pasted note keeps its first name: decisions that are stored at the same time are about one note.
+const nameOf = (of) => (of.name ??= `note of ${new Date().toISOString().slice(0, 19)}`);
 
 // Expanding
 

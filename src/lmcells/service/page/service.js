@@ -5,6 +5,7 @@ import { byId } from "./dom.js";
 const SENDABLE = /^[ -~]*$/; // what the service allows in a token; fetch throws for a header with other characters
 
 let token = "";
+let asked = null; // the dialog's answer, while it is open
 let running = null;
 
 class Refused extends Error {
@@ -36,7 +37,13 @@ async function ask(path, options = {}) {
 // The service names the fields of a request; the page has one note.
 const inWordsOfThePage = (detail) => detail.replace(/^text: found (.*) Send it/, "The note has $1 Expand it");
 
+// Requests that are refused while the dialog is open wait for its answer, too.
 function askForToken() {
+  asked ??= openTokenDialog().finally(() => (asked = null));
+  return asked;
+}
+
+function openTokenDialog() {
   const dialog = byId("token");
   const field = byId("token-value");
   byId("token-problem").hidden = token === "";
