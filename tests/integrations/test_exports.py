@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +20,7 @@ from lmcells.integrations.annotate import annotate
 from lmcells.integrations.exports import (
     LABELING_CONFIGURATION,
     AnnotatedNote,
+    _file_name,
     document,
     export_brat,
     export_doccano,
@@ -124,6 +126,18 @@ def test_what_annotate_did_not_write_is_refused_without_a_word_of_it(tmp_path: P
 
 
 # --- brat
+
+
+def test_ids_that_leave_the_same_name_get_numbers_in_linear_time() -> None:
+    taken: dict[str, int] = {}
+    assert [_file_name(id_, taken) for id_ in ("a/x", "a x", "A?X", "a_x-2", "a_x-3", "é", "ü")] == [
+        *("a_x", "a_x-2", "A_X-3", "a_x-2-2", "a_x-3-2", "note", "note-2")
+    ]
+    began = time.process_time()
+    names = {_file_name(f"病歷/{chr(0x4E00 + n)}", taken) for n in range(20_000)}
+    assert len(names) == 20_000
+    assert time.process_time() - began < 5  # 100 s if all numbers were tried
+
 
 TEXT_BOUND = re.compile(r"(T\d+)\t([A-Za-z0-9_-]+) (\d+ \d+(?:;\d+ \d+)*)\t([^\n\t]*)")
 ATTRIBUTE = re.compile(r"A\d+\t([A-Za-z0-9_-]+) (T\d+) (\S+)")

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import Any, get_args
 
@@ -106,7 +106,7 @@ def export_brat(notes: Iterable[AnnotatedNote], folder: Path, *, overwrite: bool
     if folder.exists() and any(folder.iterdir()) and not (folder / DOCUMENTS).is_file():
         found = f"{folder} is not an export for brat, so it is not overwritten"
         raise InputError(f"{found}. Choose another output.")
-    taken: set[str] = set()
+    taken: dict[str, int] = {}
     with atomic_folder(folder, overwrite=overwrite) as temporary:
         (temporary / "annotation.conf").write_text(BRAT_CONFIGURATION, encoding="utf-8", newline="\n")
         with (temporary / DOCUMENTS).open("w", encoding="utf-8", newline="\n") as documents:
@@ -118,12 +118,16 @@ def export_brat(notes: Iterable[AnnotatedNote], folder: Path, *, overwrite: bool
     return len(taken)
 
 
-def _file_name(note_id: str, taken: set[str]) -> str:
-    """Return a safe file name for a note id, and add it to those taken."""
+def _file_name(note_id: str, taken: dict[str, int]) -> str:
+    """Return a safe file name for a note id, and add it to those taken, each with the last number after it."""
     plain = _UNSAFE.sub("_", note_id)[-_MAX_NAME:].strip("._") or "note"
-    names = chain([plain], (f"{plain}-{number}" for number in count(2)))
-    name = next(name for name in names if name.casefold() not in taken)  # some file systems ignore case
-    taken.add(name.casefold())
+    key = plain.casefold()  # some file systems ignore case
+    for number in count(taken.get(key, 0) + 1):
+        name = plain if number == 1 else f"{plain}-{number}"
+        if name.casefold() not in taken:
+            break
+    taken[key] = number
+    taken.setdefault(name.casefold(), 1)
     return name
 
 

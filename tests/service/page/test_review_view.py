@@ -354,9 +354,7 @@ def test_a_token_is_asked_for_once_although_the_window_was_left_to_copy_it(
         page.close()
 
 
-def test_a_pasted_note_is_stored_once_whatever_is_decided_at_the_same_time(
-    page: Page, store: ReviewStore
-) -> None:
+def test_a_pasted_note_is_stored_once_whatever_is_decided_at_the_same_time(page: Page) -> None:
     page.fill("#text", FIRST)
     page.keyboard.press("Control+Enter")
     expect(marks(page)).to_have_count(2)
