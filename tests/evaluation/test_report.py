@@ -20,7 +20,7 @@ from lmcells.evaluation.metrics import acronym_table, confusion_matrix, measure,
 from lmcells.evaluation.predictions import Exclusion, Predictions
 from lmcells.evaluation.report import Findings, Published, Setting, write_report
 from lmcells.evaluation.report.findings import commonest_mistakes, window_around
-from lmcells.evaluation.report.tables import _bold_best, escape
+from lmcells.evaluation.report.latex import _bold_best, escape
 
 HOSTILE = "<script>alert('x')</script> & \"<img src=http://evil.example/x.png onerror=alert(1)>"
 VOID = {"meta", "img", "br", "link", "input", "hr"}

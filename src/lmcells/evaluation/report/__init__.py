@@ -14,8 +14,9 @@ from pathlib import Path
 
 from lmcells.errors import MissingExtra
 from lmcells.evaluation.report.findings import Findings, Published, Setting
+from lmcells.evaluation.report.latex import latex_tables
 from lmcells.evaluation.report.page import report_page
-from lmcells.evaluation.report.tables import latex_tables, write_csv_tables
+from lmcells.evaluation.report.tables import write_csv_tables
 from lmcells.files import atomic_write, explain_unwritable
 
 __all__ = ["Findings", "Published", "Setting", "require_matplotlib", "write_report"]

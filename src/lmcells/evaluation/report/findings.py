@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -158,11 +158,13 @@ def means_over_short_forms(rows: Sequence[metrics.Row]) -> dict[str, float]:
     return {column: float(np.mean([row[column] for row in rows])) for column in ACRONYM_COLUMNS}
 
 
-def templates(**how: Any) -> "Environment":
+def templates(*, autoescape: bool) -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("lmcells.evaluation.report")
-    environment = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, **how)
+    environment = Environment(
+        loader=loader, undefined=StrictUndefined, trim_blocks=True, autoescape=autoescape
+    )
     environment.filters |= {"hours": show_hours, "means": means_over_short_forms}
     return environment
 

@@ -1,11 +1,7 @@
-r"""The report's tables: all of them as CSV, unrounded, and the paper's in LaTeX.
-
-The LaTeX is for `\input` and needs the packages booktabs, multirow and longtable.
-"""
+"""The report's tables as CSV, unrounded."""
 
 import csv
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
@@ -16,16 +12,11 @@ from lmcells.evaluation.intervals import Interval
 from lmcells.evaluation.metrics import ACRONYM_METRICS, CANDIDATE_COLUMNS, SEED_COLUMNS, confusion_matrix
 from lmcells.evaluation.predictions import Exclusion
 from lmcells.evaluation.report.findings import (
-    ACRONYM_COLUMNS,
     METRICS,
     PRECISION,
     Findings,
-    Means,
     ModelFindings,
     Published,
-    best_of,
-    by_short_form,
-    templates,
     wrong_answer,
 )
 
@@ -119,71 +110,3 @@ def _errors(models: Sequence[ModelFindings]) -> Iterator[Row]:
     for model in models:
         for row in np.flatnonzero(~model.result.predictions.is_right).tolist():
             yield model.name, *wrong_answer(model.result.predictions, row).values()
-
-
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{character: "\\" + character for character in "&%$#_{}"},
-}
-
-
-def latex_tables(findings: Findings) -> dict[str, str]:
-    """Return every table that has something to show, by its name."""
-    delimiters = {"block": ("<%", "%>"), "variable": ("<<", ">>"), "comment": ("<#", "#>")}
-    named = {f"{kind}_start_string": start for kind, (start, _) in delimiters.items()}
-    named |= {f"{kind}_end_string": end for kind, (_, end) in delimiters.items()}
-    environment = templates(autoescape=False, **named)  # names go through the filter `tex`
-    environment.filters |= {"tex": escape, "cells": _cells, "by_short_form": by_short_form}
-    models, seeds = findings.models, findings.seeds
-    template: Any = environment.get_template("tables.tex").make_module(
-        {
-            "findings": findings,
-            # Labels of several datasets in one document must differ.
-            "dataset_label": re.sub("[^A-Za-z0-9]+", "-", findings.dataset_name),
-            "headline": ("NLL", "Acc", "W F1", "M F1"),
-            "columns": ACRONYM_COLUMNS,
-        }
-    )
-    n_runs = sorted({seeds[m.name]["nll"]["n_seeds"] if m.name in seeds else 1 for m in models})
-    means = {m.name: {k: findings.mean(m.name, k) for k in METRICS} for m in models}
-    pairs = [models[start : start + 2] for start in range(0, len(models), 2)]  # side by side, as in the paper
-    tables = {
-        "main": template.main(_bold_best(means, findings.oracles), n_runs),
-        "acronyms": "\n".join(map(template.acronyms, pairs)),
-        "cost": template.cost(),
-    }
-    if seeds:
-        parts = {
-            part: {name: {k: found[k][part] for k in METRICS} for name, found in seeds.items()}
-            for part in ("worst", "mean", "best")
-        }
-        bold = {part: _bold_best(each, findings.oracles) for part, each in parts.items()}
-        tables["seeds"] = template.seeds(bold, sorted({each["nll"]["n_seeds"] for each in seeds.values()}))
-    if findings.ablation:
-        tables["ablation"] = template.ablation()
-    if findings.settings:
-        tables["selection"] = template.selection()
-    return tables
-
-
-def escape(text: str) -> str:
-    """Escape text for LaTeX; control characters and newlines become blanks."""
-    printable = (character if character.isprintable() else " " for character in text)
-    return "".join(_SPECIAL.get(character, character) for character in printable)
-
-
-def _cells(means: Means) -> list[str]:
-    return [f"{means[metric]:.2f}" if means else "--" for metric in METRICS]
-
-
-def _bold_best(values: Mapping[str, Means], oracles: Collection[str]) -> dict[str, list[str]]:
-    """Two decimals; the best values of a column, as displayed, are bold, except oracles."""
-    rivals = [row for name, row in values.items() if name not in oracles] or [*values.values()]
-    best = [f"{best_of(metric, (row[metric] for row in rivals)):.2f}" for metric in METRICS]
-    found = {}
-    for name, row in values.items():
-        cells = zip(_cells(row), best, strict=True)
-        found[name] = [rf"\textbf{{{c}}}" if c == b and name not in oracles else c for c, b in cells]
-    return found
