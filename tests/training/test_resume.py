@@ -145,6 +145,16 @@ def test_the_two_newest_checkpoints_are_kept_and_hold_plain_tensors(corpus: Corp
     assert "optimizer.exp_avg.prior.hidden.weight" in tensors
 
 
+def test_two_checkpoints_are_kept_besides_a_damaged_one(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, {"step": 9}, {"a": np.zeros(2)})
+    (tmp_path / "checkpoints" / "00000009.safetensors").write_bytes(b"")
+    for step in (4, 5, 6):
+        write_checkpoint(tmp_path, {"step": step}, {"a": np.zeros(2)})
+    (tmp_path / "checkpoints" / "00000006.safetensors").write_bytes(b"")
+    with pytest.warns(DamagedCheckpoint):
+        assert newest_of(tmp_path)[0]["step"] == 5
+
+
 def test_a_checkpoint_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lmcells.training.checkpoint.VERSION", 2)
     write_checkpoint(tmp_path, {"step": 3}, {"a": np.zeros(2)})

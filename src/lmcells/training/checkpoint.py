@@ -59,7 +59,9 @@ def write_checkpoint(output: Path, state: Mapping[str, Any], tensors: dict[str, 
     header = {"format": FORMAT, "version": VERSION, "written_by": lmcells.__version__}
     body = {**header, **state, "tensors": described}
     write_json(path, {**body, "sha256": _checksum(body)}, indent=1)
-    for old in _newest_first(output)[KEPT:]:
+    # A later one was damaged, or the run would have continued from it: it does not count.
+    usable = [each for each in _newest_first(output) if int(each.stem) <= state["step"]]
+    for old in usable[KEPT:]:
         old.unlink()
         old.with_suffix(".safetensors").unlink(missing_ok=True)
 
