@@ -8,6 +8,7 @@ import pytest
 from corpora import corpus_of
 from lmcells import pretrain
 from lmcells.corpus import Corpus
+from lmcells.errors import InputError
 from lmcells.pretrain import train
 from lmcells.pretrained import PretrainedModel
 
@@ -62,3 +63,17 @@ def test_a_model_that_replaces_the_one_it_adapts_keeps_its_calibration(corpus: C
     assert after["model.safetensors"] != before["model.safetensors"]
     assert after["calibration.json"] == before["calibration.json"]
     assert PretrainedModel.from_pretrained(model, verify=True).words
+
+
+def test_a_folder_of_something_else_made_during_the_training_is_not_replaced(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    output = tmp_path / "model"
+
+    def make(_: str) -> None:
+        output.mkdir(exist_ok=True)
+        (output / "notes.txt").write_text("mine")
+
+    with pytest.raises(InputError, match="not a model"):
+        train(corpus, output=output, device="cpu", overrides=SMALL, on_progress=make)
+    assert contents(output) == {"notes.txt": b"mine"}

@@ -4,6 +4,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -171,7 +172,7 @@ def _train_elmo(
         running["evaluate"] = scorer.elmo
     config = LanguageModelConfig(**elmo.model, n_words=len(corpus.words))
     result = train_language_model(corpus, model_config=config, settings=elmo.training, **running)
-    with atomic_folder(output, overwrite=True) as folder:
+    with _in_place_of(output) as folder:
         save_language_model(result.model, folder, corpus=corpus, training=result.record)
     return TrainedModel(output, result.model, result.record)
 
@@ -247,7 +248,7 @@ def _train_cells(
             store = adaptation.merged_store(model, store, settings=settings)
             model, vocabulary = adaptation.merged(model)
             record = record | {"from": adaptation.base.config.corpus["fingerprint"]}
-    with atomic_folder(output, overwrite=True) as folder:  # may replace a language model, too
+    with _in_place_of(output) as folder:
         save_pretrained(
             model,
             folder,
@@ -307,3 +308,9 @@ def _require_free(output: Path, *, resume: bool, overwrite: bool) -> None:
         )
     if not any(model.is_format_of(output) for model in (CELL_MODEL, LANGUAGE_MODEL)):
         raise ConfigError(f"{output} is not a model folder, so it is not overwritten. Choose another folder.")
+
+
+def _in_place_of(output: Path) -> AbstractContextManager[Path]:
+    """A folder to write a model to: once complete it replaces a model of either format, and nothing else."""
+    _require_free(output, resume=False, overwrite=True)  # it may have been made during the training
+    return atomic_folder(output, overwrite=True)

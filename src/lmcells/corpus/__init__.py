@@ -4,7 +4,6 @@ from lmcells.corpus.corpus import RADIUS, Corpus
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.corpus.statistics import (
     MAX_PER_WORD,
-    Stream,
     WordMetadataCounts,
     count_words_by_metadata,
     occurrence_metadata,
@@ -12,6 +11,6 @@ from lmcells.corpus.statistics import (
 )
 
 __all__ = [
-    "MAX_PER_WORD", "RADIUS", "Corpus", "CorpusSettings", "Stream", "WordMetadataCounts",
+    "MAX_PER_WORD", "RADIUS", "Corpus", "CorpusSettings", "WordMetadataCounts",
     "count_words_by_metadata", "occurrence_metadata", "subsample",
 ]  # fmt: skip

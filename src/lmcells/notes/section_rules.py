@@ -100,9 +100,6 @@ class _Label(NamedTuple):
     stands_alone: bool = True  # needs no colon
 
 
-_Known = tuple[str, _Label, int, int]  # a header as written, its label, start and end
-
-
 class _Candidate(NamedTuple):
     start: int
     body_start: int
@@ -160,7 +157,7 @@ class SectionRules:
             before = _AFTER_PERIOD.search(text, start, colon.start())
             label = self._in_table(raw := _bare(before[1])) if before else None
             if before and label and (label.own or label.capitals or not layout.in_capitals):
-                known.append(_in_line((raw, label, before.start(1), colon.end())))
+                known.append(_in_line(raw, label, before.start(1), colon.end()))
         if not known:
             return []
         n_lines = sum(each.label.known and _is_known_header(text, each, layout) for each in lines)
@@ -169,33 +166,35 @@ class SectionRules:
     def _in_one_line(self, text: str, taken: set[int]) -> list[_Candidate]:
         """Find the headers of a note without line breaks: also unknown ones in capitals, and some without a colon."""
         found: dict[int, _Candidate] = {}
-        letters: list[_Known] = []
+        letters: list[_Candidate] = []
         for start, end, written, is_sentence in _before_colons(text):
             raw = _bare(written)
             if end in taken or end in found:
                 continue
             if len(raw) < 2:
                 if label := self._in_table(raw):
-                    letters.append((raw, label, start, end))
+                    letters.append(_in_line(raw, label, start, end))
                 continue
             label = self._in_table(raw)
-            known = (raw, label, start, end) if label else self._first_known(raw, start, is_joined=True)
+            known = (
+                _in_line(raw, label, start, end) if label else self._first_known(raw, start, is_joined=True)
+            )
             if known is None and is_sentence and raw.isupper():
                 if text[start - 3 : start - 2].isdigit():  # "2. DM MEDICATIONS:" ends a list
                     known = self._last_known(raw, start, end)
                 label = self._label(raw, needs_alias=False)
-                known = known or (label and (raw, label, start, end))
+                known = known or (label and _in_line(raw, label, start, end))
             if known is not None:
-                found[end] = _in_line(known)
-        if "OAP" in "".join(raw for raw, *_ in letters):  # "S: cough. O: afebrile. A: URI. P: rest"
-            found |= {known[3]: _in_line(known) for known in letters}
+                found[end] = known
+        if "OAP" in "".join(letter.raw for letter in letters):  # "S: cough. O: afebrile. A: URI. P: rest"
+            found |= {letter.body_start: letter for letter in letters}
         for match in _CAPITALS_WITHOUT_COLON.finditer(text):
             known = self._first_known(match[1], match.start(1))
             if known is not None:
-                found.setdefault(known[3], _in_line(known))
+                found.setdefault(known.body_start, known)
         return list(found.values())
 
-    def _first_known(self, written: str, start: int, *, is_joined: bool = False) -> _Known | None:
+    def _first_known(self, written: str, start: int, *, is_joined: bool = False) -> _Candidate | None:
         """Return the longest header of the table that starts `written`; `is_joined`: before another, "EXAM NECK:"."""
         words = written.split(" ")
         for n_words in range(len(words) - is_joined, 0, -1):
@@ -203,15 +202,15 @@ class SectionRules:
             label = self._in_table(raw) if raw else None
             if label is not None and label.capitals and not label.measurable:
                 is_next = not is_joined or find_alias(self._aliases, " ".join(words[n_words:])) is not None
-                return (raw, label, start, start + len(raw)) if is_next else None
+                return _in_line(raw, label, start, start + len(raw)) if is_next else None
         return None
 
-    def _last_known(self, written: str, start: int, end: int) -> _Known | None:
+    def _last_known(self, written: str, start: int, end: int) -> _Candidate | None:
         for space in _SPACE.finditer(written):
             raw = written[space.end() :]
             label = self._in_table(raw) if raw[:1].isalnum() else None
             if label is not None:
-                return raw, label, start + space.end(), end
+                return _in_line(raw, label, start + space.end(), end)
         return None
 
     def _in_table(self, raw: str) -> _Label | None:
@@ -307,8 +306,7 @@ def _is_after_blank(padded: str, start: int) -> bool:
     return padded[max(0, start - 40) : start].rstrip(_BLANKS)[-1:] in ("", "\n")
 
 
-def _in_line(known: _Known) -> _Candidate:
-    raw, label, start, end = known
+def _in_line(raw: str, label: _Label, start: int, end: int) -> _Candidate:
     return _Candidate(start, end, raw, label, numbering="", colon=True, after_blank=True, in_line=True)
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import lmcells
 import lmcells.pretrained
 from lmcells.corpus import WordMetadataCounts
+from lmcells.corpus.statistics import narrowest
 from lmcells.errors import ConfigError, FormatError, MissingExtra, ModelError
 from lmcells.files import FolderFormat, read_json, read_tensors, write_tensors
 from lmcells.model.config import ModelConfig, Shapes
@@ -177,10 +178,7 @@ def from_eight_bits(levels: npt.NDArray[np.int8], scale: npt.NDArray[np.float16]
 def save_statistics(path: Path, counts: WordMetadataCounts, word_counts: npt.NDArray[np.integer]) -> None:
     """Write the counts, each array in the narrowest type that holds it."""
     arrays = {name: getattr(counts, name) for name in _COUNTS[:-1]} | {_COUNTS[-1]: word_counts}
-    write_tensors(
-        path,
-        {name: each.astype(np.min_scalar_type(int(each.max(initial=0)))) for name, each in arrays.items()},
-    )
+    write_tensors(path, {name: narrowest(array) for name, array in arrays.items()})
 
 
 def load_statistics(

@@ -313,7 +313,6 @@ def _characters(words: Sequence[str]) -> tuple[Hashes, Rows, Rows]:
 
 
 def _powers(n: int) -> Hashes:
-    """Return K, K^2, ..., K^n."""
     return np.cumprod(np.full(n, _K, np.uint64), dtype=np.uint64)
 
 

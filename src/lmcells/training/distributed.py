@@ -46,11 +46,9 @@ class World:
         return self.rank == 0
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum of every process' values."""
         return self._reduced(values, dist.ReduceOp.SUM)
 
     def max(self, values: Tensor) -> Tensor:
-        """The largest of every process' values."""
         return self._reduced(values, dist.ReduceOp.MAX)
 
     def gather(self, values: Tensor) -> list[Tensor]:
@@ -63,7 +61,6 @@ class World:
         return [each.cpu() for each in all_values]
 
     def wait(self) -> None:
-        """Wait for all processes."""
         if self.size > 1:
             dist.barrier()
 

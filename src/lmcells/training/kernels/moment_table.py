@@ -114,7 +114,6 @@ def moment_table_backward(
     of_hidden: Dropout | None,
     variance_floor: float,
 ) -> TableGradients:
-    """The gradients of the table's inputs."""
     n_rows, n_draws = table.sections.shape
     dim = heads.mean.shape[0]
     n_programs = min(triton.cdiv(n_rows, WORDS), N_PROGRAMS)
