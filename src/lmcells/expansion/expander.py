@@ -166,7 +166,7 @@ class Expander:
         only_inventory: LayerLike | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> list[Explanation | None]:
-        """Explain each expansion of a note, in the same order; None if the note defines it."""
+        """Explain each expansion of a note, in the same order; None for one that needed no ranking."""
         lexicon = self.lexicon(inventory, only_inventory)
         return self.explain_read(lexicon.read(_checked(note), sections, metadata), lexicon)
 
