@@ -242,8 +242,8 @@ _NOT_INCREASED_FOLLOWS = re.compile(
 _LOT_BEFORE = re.compile(r"\b(?:lot|batch|NDC|vaccine|vial)\b|#|\b[A-Z][A-Z0-9]*\d{2}[A-Z0-9]*\b", re.I)
 _STOPPABLE = (
     r"(?:abx|aline|(?:a|art|arterial|c|central|picc)[ -]lines?|antibiotics?|asa|aspirin|caths?|catheters?|chest tubes?|"
-    r"coumadin|drains?|drips?|epidural|feeds|fluids|foley|gtts?|heparin|insulin|isolation|ivfs?|ivs?|jp(?: drains?)?|"
-    r"lasix|levophed|lines?|lovenox|narcotics|ngt?|(?:ng|og)[ -]tubes?|nsaids|ogt|packing|pca|piccs?|pivs?|plavix|"
+    r"coumadin|ct['’]?s?|drains?|drips?|epidural|feeds|fluids|foley|gtts?|heparin|insulin|isolation|ivfs?|ivs?|"
+    r"jp(?: drains?)?|lasix|levophed|lines?|lovenox|narcotics|ngt?|(?:ng|og)[ -]tubes?|nsaids|ogt|packing|pca|piccs?|pivs?|plavix|"
     r"precautions|propofol|restraints|sedation|sitter|staples|steroids|sutures|swan|tele|telemetry|tpn|tubes?|vanco?|"
     r"zosyn|[a-z]{2,}(?:azole|barbital|cillin|dipine|floxacin|formin|gliptin|isone|micin|mycin|olol|olone|parin|penem|"
     r"pril|sartan|semide|statin|thiazide|tidine|triptyline|xaban|zepam|zolam))"
@@ -527,7 +527,8 @@ COUNTED = (
     ),
     Rule(r"(?<![\w.])st\.?(?=\s(?:I{1,3}|IV)\b)", "stage", needs="st i|st. i"),
     Rule(
-        r"(?:(?<=cell )|(?<=plt )|(?<=WBC )|(?<=sponge )|(?<=needle ))ct\b(?!-|\s(?:scan|guided|abd|chest|head|pelv))",
+        r"(?:(?<=cell )|(?<=[Pp]lt )|(?<=WBC )|(?<=sponge )|(?<=needle ))[Cc]t\b"
+        r"(?!-\D|\s(?:scan|guided|abd|chest|head|pelv))",
         "count",
         needs=" ct",
     ),
@@ -588,17 +589,49 @@ COUNTED = (
         flags=re.I,
     ),
     Rule(
-        r"(?:^|\n)[ \t]*(?P<cc>cc)(?=:\s*(?:Drs?\b|file\b|[A-Z][a-z]+,?\s(?:[A-Z]\.?\s)?[A-Z][a-z]+,\sM\.?D))",
+        r"(?:^|\n)[ \t]*(?P<cc>cc)(?=:\s*(?:\[\*\*|Drs?\b|file\b|[A-Z][a-z]+,?\s(?:[A-Z]\.?\s)?[A-Z][a-z]+,\sM\.?D))",
         "carbon copy",
         needs="cc:",
         group="cc",
         flags=re.I,
     ),
-    # TF 120 cc/kg/day and D/S 78 of newborns
+    # CTs to suction, CT d/c'd
+    Rule(
+        r"(?<![\w/-])CT(?P<s>['’]?s)?(?=\s(?:x\s?\d\s)?"
+        r"(?:(?:clamp|dump|drng|leak|no leak|output|pulled|put out|removed|site)|d/?c['’]?d\b"
+        r"|(?:on|to|with|w/)\s?(?:low |wall )?(?:-20|H2O|LCS|LWS|WS|sxn|suction|water)(?![\w-])))",
+        lambda m: "chest tubes" if m["s"] else "chest tube",
+        needs="ct c|ct d|ct l|ct n|ct o|ct p|ct r|ct s|ct t|ct w|ct x|cts|ct's",
+    ),
+    # TF 120 cc/kg/day, all PG and D/S 78 of newborns
+    Rule(
+        r"(?:(?<=PO/)|(?<=[Aa]ll ))PG\b|(?<!\w)PG(?=\s(?:q\s?\d|over\s\d|feed))",
+        "per gavage",
+        needs="/pg|l pg|pg q|pg o|pg f",
+    ),
     Rule(
         r"(?<!\w)TF(?=\s?(?:[:=@]|at|of|to)?\s?\d{2,3}\s?(?:cc|ml)s?/k)",
         "total fluids",
         needs="tf 0|tf:|tf=|tf@|tf at|tf of|tf to|tf0|tf @|tf =",
+        flags=re.I,
+    ),
+    # Laboratory lists: HCO3-30, pCO2-42; Tm 99.4, Tc 98.2; BMx2; s/s drainage
+    Rule(
+        r"(?<![\w-])(?:HCO3|p?CO2|pO2)(?=-\d{2,3}(?!\d))",
+        lambda m: _GASES[m[0].upper()],
+        needs="co0-0|po0-0",
+        flags=re.I,
+    ),
+    Rule(
+        r"(?<!\w)T(?P<which>[mc])(?=\s?[:=]?\s?(?:3[4-9]|4[0-3]|9\d|10\d)(?:\.\d)?(?![\dA-Za-z/-]))",
+        lambda m: "maximum temperature" if m["which"] == "m" else "current temperature",
+        needs="tm0|tm 0|tm: 0|tm:0|tm=0|tc0|tc 0|tc: 0|tc:0|tc=0",
+    ),
+    Rule(r"(?<!\w)BM(?=[xX]\d(?!\d))", "bowel movement", needs="bmx0"),
+    Rule(
+        r"(?<![\w/])s/s(?=\s(?:drain|drng|fluid|ooz|output))",
+        "serosanguineous",
+        needs="s/s d|s/s f|s/s o",
         flags=re.I,
     ),
     Rule(r"(?<!\w)[Dd]/[Ss](?=:?\s\d{2,3}(?!\w|[./]\d|%))", "Dextrostix", needs="d/s 0|d/s:"),
@@ -618,6 +651,12 @@ COUNTED = (
         flags=re.I,
     ),
 )
+_GASES = {
+    "HCO3": "bicarbonate",
+    "CO2": "carbon dioxide",
+    "PCO2": "partial pressure of carbon dioxide",
+    "PO2": "partial pressure of oxygen",
+}
 _REGIONS = {"C": "cervical", "T": "thoracic", "L": "lumbar", "S": "sacral"}
 _STAGED = {"T": "primary tumor", "N": "regional lymph nodes", "M": "distant metastasis"}
 _BY = {"p": "pathologic ", "c": "clinical ", "y": "post-therapy ", "": ""}

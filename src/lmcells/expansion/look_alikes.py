@@ -103,6 +103,11 @@ _NAMED_FOLLOWS = re.compile(
 )
 _AFTER_ST = re.compile(r"\bST[/-]$")
 _PER_BEFORE = re.compile(r"(?:[a-zA-Z]|\d[ ]?)(?<![Rr])/$")  # "mEq/L", "10^9/L"; not "R/L"
+_VOLUME_BEFORE = re.compile(
+    r"(?:\+|\b(?:EBL|UF|diuresed|drained|given|goal|LOS|neg(?:ative)?|of|pos(?:itive)?|received|removed|tapped)[ ])"
+    r"\d{1,2}(?:\.\d{1,2})?[ ]?$",
+    re.IGNORECASE,
+)
 _BASE_BEFORE = re.compile(r"\d\s?[ACGT]\s?>\s?$")
 _BASE_FOLLOWS = re.compile(r"\s?>\s?[ACGT]\b")
 _ISOTOPE = re.compile(r"(?<!\d)18$")
@@ -157,6 +162,8 @@ _SLEEP_AID_BEFORE = re.compile(
     r"\b(?:Advil|Aleve|Bayer|Benadryl|Excedrin|Motrin|Refresh|Ny[Qq]uil|Tylenol|Unisom)[ ]$"
 )
 _MORPHINE_FOLLOWS = re.compile(r"\sContin\b", re.IGNORECASE)
+_DATE_FOLLOWS = re.compile(r":\s*(?:\[\*\*|\d)")
+_REMOVED_DATE_FOLLOWS = re.compile(r":\s*\[\*\*\d")
 _OF_STOOL_FOLLOWS = re.compile(r"[ ]?[+-](?!\w)|[ -](?:neg|pos|occult|test)", re.IGNORECASE)
 _STRAIN_FOLLOWS = re.compile(r"\s27/3\b")
 _LETTERS_BEFORE, _LETTERS_FOLLOW = (
@@ -327,7 +334,7 @@ class LookAlikes:
         return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(text, end))
 
     def _is_in_name(self, written: Written) -> bool:
-        """ "hepatitis B and C", "T wave", "mitomycin-C", "517C>T", "[18F]FDG", "cassettes 4A-4C"; not "38C", a unit."""
+        """ "hepatitis B and C", "T wave", "mitomycin-C", "517C>T", "[18F]FDG", "cassettes 4A-4C", "neg 1.2L"."""
         text, end = self._text, written.end
         before = self._before(written, _REACH)
         letter = text[written.start : end]
@@ -336,7 +343,7 @@ class LookAlikes:
         return bool(
             _LABEL_BEFORE.search(before)
             or _AFTER_ST.search(before)
-            or (letter == "L" and _PER_BEFORE.search(before))
+            or (letter == "L" and (_PER_BEFORE.search(before) or _VOLUME_BEFORE.search(before)))
             or _BASE_BEFORE.search(before)
             or _BASE_FOLLOWS.match(text, end)
             or _NAMED_FOLLOWS.match(text, end)
@@ -517,6 +524,8 @@ def _rules_of(stem: str) -> tuple[_Rule, ...]:
         (_beside(before=_IN_SENTENCE_BEFORE, after=_BRAND_FOLLOWS), stem[0].isupper() and stem[1:].islower()),
         (_beside(before=_SLEEP_AID_BEFORE), stem == "PM"),  # "Tylenol PM"
         (_beside(after=_MORPHINE_FOLLOWS), stem == "MS"),  # "MS Contin"
+        (_beside(after=_DATE_FOLLOWS), lower == "d/t"),  # when a letter was dictated and transcribed
+        (_beside(after=_REMOVED_DATE_FOLLOWS), stem == "T"),
         (_beside(after=_OF_STOOL_FOLLOWS), lower == "heme"),  # "stool heme negative"
         (_beside(after=_STRAIN_FOLLOWS), stem == "RA"),  # "rubella virus vaccine (Wistar RA 27/3)"
         (LookAlikes._is_spaced_out, len(stem) == 1),
