@@ -40,7 +40,7 @@ def test_it_expands_with_the_options_of_expand() -> None:
         (["--deadline", "0"], "--deadline: found 0.0, allowed: a number above 0."),
         (["--root-path", "acronyms"], "--root-path: found 'acronyms', allowed: a path such as /acronyms."),
         (["--tls-key", "x"], "--tls-key needs --tls-certificate. Give both."),
-        (["--tls-certificate", "x"], "--tls-certificate: cannot use x with --tls-key None: No such file"),
+        (["--tls-certificate", "x"], "--tls-certificate: cannot use x: No such file"),
         (["--token-file", "x"], "--token-file: cannot read x: No such file or directory."),
         (["--model", "nowhere"], "nowhere"),
     ],

@@ -118,7 +118,7 @@ def test_two_headers_are_one_too_many(http: TestClient) -> None:
 
 def test_any_of_several_tokens_is_enough(expander: Expander, tmp_path: Path) -> None:
     file = tmp_path / "tokens.txt"
-    file.write_text("# of the ward\nfirst\n\n  second \n")
+    file.write_bytes(b"\xef\xbb\xbffirst\r\n# of the ward\n\n  second \n")  # as Windows may save it
     app = create_app(expander, ServiceSettings(tokens=read_tokens(file)))
     http = TestClient(app)
     for token, status in (("first", 200), ("second", 200), ("# of the ward", 401), ("third", 401)):

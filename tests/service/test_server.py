@@ -5,6 +5,7 @@ import json
 import signal
 import socket
 import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -16,8 +17,10 @@ import httpx
 import psutil
 import pytest
 
-from lmcells.errors import InputError
-from lmcells.service.server import freeze_loaded, listen, url
+from lmcells.errors import ConfigError, InputError
+from lmcells.expansion.settings import ExpanderSettings
+from lmcells.service import ServiceSettings
+from lmcells.service.server import ServerOptions, freeze_loaded, listen, serve, url
 from service.serving import NOTE, SECRET, Served, served, wait_until
 
 LARGE = {"notes": [{"text": f"{NOTE} {SECRET} " * 40}] * 30}  # takes a while
@@ -250,6 +253,19 @@ def test_tls_tokens_from_a_file_and_a_log_of_json(
     assert {line["client"] for line in asked} == {"127.0.0.1"}
     assert {"time", "level", "message", "method", "ms"} < asked[0].keys()
     assert SECRET not in server.log
+
+
+def test_a_key_with_a_passphrase_is_refused_instead_of_asking_for_it(
+    certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    locked = tmp_path / "locked.key"
+    encrypt = ("openssl", "rsa", "-aes128", "-passout", "pass:x", "-in", certificate[1], "-out", locked)
+    subprocess.run(encrypt, check=True, capture_output=True)
+    options = ServerOptions(
+        ExpanderSettings(), ServiceSettings(), certificate=str(certificate[0]), key=str(locked)
+    )
+    with pytest.raises(ConfigError, match=r"locked\.key is encrypted\. Give it without a passphrase\."):
+        serve(options)
 
 
 def test_only_a_trusted_proxy_is_believed(folder: Path) -> None:

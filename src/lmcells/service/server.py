@@ -278,11 +278,17 @@ def _is_local(listening: socket.socket) -> bool:
 def _tls(options: ServerOptions) -> ssl.SSLContext | None:
     if options.certificate is None:
         return None
+    files = options.certificate + (f" with --tls-key {options.key}" if options.key else "")
+
+    def refuse_encrypted() -> str:  # OpenSSL would ask on the terminal
+        raise ConfigError(
+            f"--tls-certificate: the key of {files} is encrypted. Give it without a passphrase."
+        )
+
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(options.certificate, options.key)
+        context.load_cert_chain(options.certificate, options.key, refuse_encrypted)
     except (OSError, ssl.SSLError) as error:
         reason = error.strerror or error.reason if isinstance(error, ssl.SSLError) else error.strerror
-        files = f"{options.certificate} with --tls-key {options.key}"
         raise ConfigError(f"--tls-certificate: cannot use {files}: {reason}.") from None
     return context

@@ -61,7 +61,7 @@ class ServiceSettings:
 def read_tokens(path: Path) -> tuple[str, ...]:
     """Return the tokens of a file, one per line; empty lines and those that begin with # are skipped."""
     try:
-        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+        lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise ConfigError(f"--token-file: cannot read {path}: {reason}.") from None
