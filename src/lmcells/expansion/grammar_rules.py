@@ -241,12 +241,13 @@ _NOT_INCREASED_FOLLOWS = re.compile(
 )
 _LOT_BEFORE = re.compile(r"\b(?:lot|batch|NDC|vaccine|vial)\b|#|\b[A-Z][A-Z0-9]*\d{2}[A-Z0-9]*\b", re.I)
 _STOPPABLE = (
-    r"(?:abx|aline|(?:a|art|arterial|c|central|picc)[ -]lines?|antibiotics?|asa|aspirin|caths?|catheters?|chest tubes?|"
-    r"coumadin|ct['’]?s?|drains?|drips?|epidural|feeds|fluids|foley|gtts?|heparin|insulin|isolation|ivfs?|ivs?|"
-    r"jp(?: drains?)?|lasix|levophed|lines?|lovenox|narcotics|ngt?|(?:ng|og)[ -]tubes?|nsaids|ogt|packing|pca|piccs?|pivs?|plavix|"
-    r"precautions|propofol|restraints|sedation|sitter|staples|steroids|sutures|swan|tele|telemetry|tpn|tubes?|vanco?|"
-    r"zosyn|[a-z]{2,}(?:azole|barbital|cillin|dipine|floxacin|formin|gliptin|isone|micin|mycin|olol|olone|parin|penem|"
-    r"pril|sartan|semide|statin|thiazide|tidine|triptyline|xaban|zepam|zolam))"
+    r"(?:abx|aline|(?:a|art|arterial|c|central|picc)[ -]lines?|antibiotics?|asa|aspirin|caths?|catheters?|"
+    r"chest tubes?|coumadin|ct['’]?s?|drains?|drips?|epidural|feeds|fluids|foley|gtts?|heparin|insulin|"
+    r"isolation|ivfs?|ivs?|jp(?: drains?)?|lasix|levophed|lines?|lovenox|narcotics|ngt?|(?:ng|og)[ -]tubes?|"
+    r"nsaids|ogt|packing|pca|piccs?|pivs?|plavix|precautions|propofol|restraints|sedation|sitter|staples|"
+    r"steroids|sutures|swan|tele|telemetry|tpn|tubes?|vanco?|zosyn|"
+    r"[a-z]{2,}(?:azole|barbital|cillin|dipine|floxacin|formin|gliptin|isone|micin|mycin|olol|olone|parin|"
+    r"penem|pril|sartan|semide|statin|thiazide|tidine|triptyline|xaban|zepam|zolam))"
 )
 _STOPPED_FOLLOWS = re.compile(
     rf"\s+(?:(?:all|her|his|iv|oral|po|prn|the|[rl]|left|right)\s+){{0,2}}{_STOPPABLE}(?!\w)", re.I
