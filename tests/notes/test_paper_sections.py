@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lmcells.notes.note import Note, Section
-from lmcells.notes.section_styles import section_finder
+from lmcells.notes.section_styles import find_paper_sections
 
 PAPER = re.compile(r"(?:^|\s{4,}|\n)[\d.#]{0,4}\s*([A-Z][A-z0-9/ ]+[A-z]:)")
 
@@ -21,10 +20,6 @@ PIECES = [
 nasty_text = st.one_of(
     st.text(NASTY, max_size=60), st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 )
-
-
-def find_paper_sections(text: str) -> tuple[Section, ...]:
-    return section_finder("paper")(Note("note", text))
 
 
 def header_spans(text: str) -> list[tuple[int, int]]:

@@ -73,6 +73,11 @@ def header_finder(style: str, *, header_rules: Path | None = None) -> HeaderFind
     return given
 
 
+def find_paper_sections(text: str) -> tuple[Section, ...]:
+    """Split a note into sections as the paper does."""
+    return cover(len(text), find_paper_headers(text))
+
+
 def find_paper_headers(text: str) -> list[Header]:
     """Find the headers of a note as the paper does. A header's name is its text in upper case."""
     headers: list[Header] = []
