@@ -21,7 +21,7 @@ from lmcells.training.cells import train
 from lmcells.training.checkpoint import load_newest, newest_step
 from lmcells.training.loop import TrainingResult
 from lmcells.training.metrics import TrainingFailed, read_metrics
-from lmcells.training.task import Adam, Clock, clip_gradients
+from lmcells.training.task import Adam, Clock, descend
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
 
@@ -124,11 +124,15 @@ def test_what_evaluating_takes_is_no_time_of_training(monkeypatch: pytest.Monkey
     assert clock.seconds == 7 + 3
 
 
+def adam_of(layer: torch.nn.Module) -> Adam:
+    return Adam(layer, learning_rate=0.1, device=torch.device("cpu"))
+
+
 def test_clipping_clips() -> None:
     layer = torch.nn.Linear(4, 3)
     (100 * layer(torch.ones(2, 4))).sum().backward()
     before = torch.cat([parameter.grad.flatten() for parameter in layer.parameters()])  # type: ignore[union-attr]
-    norm = clip_gradients(layer, max_norm=0.5)
+    norm = descend(layer, adam_of(layer), max_norm=0.5)
     after = torch.cat([parameter.grad.flatten() for parameter in layer.parameters()])  # type: ignore[union-attr]
     assert float(norm) == pytest.approx(float(before.norm()))
     assert float(after.norm()) == pytest.approx(0.5, rel=1e-4)
@@ -140,7 +144,7 @@ def test_clipping_of_zero_and_of_small_gradients_changes_nothing() -> None:
     layer(torch.ones(2, 4)).sum().backward()
     before = [parameter.grad.clone() for parameter in layer.parameters()]  # type: ignore[union-attr]
     for max_norm in (0.0, 1e6):
-        clip_gradients(layer, max_norm=max_norm)
+        descend(layer, adam_of(layer), max_norm=max_norm)
         for parameter, gradient in zip(layer.parameters(), before, strict=True):
             assert torch.equal(parameter.grad, gradient)  # type: ignore[arg-type]
 

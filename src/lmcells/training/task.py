@@ -49,19 +49,6 @@ class Clock:
         self._started += time.monotonic() - began
 
 
-def clip_gradients(module: nn.Module, *, max_norm: float, but: Collection[nn.Parameter] = ()) -> Tensor:
-    """Scale all gradients down to a joint norm of at most `max_norm` (0: no limit); return the norm before clipping.
-
-    The norm is that of all parameters `but` some. Does not wait for the device.
-    """
-    norm = get_total_norm(
-        [each.grad for each in module.parameters() if each.grad is not None and each not in but]
-    )
-    if max_norm > 0:
-        clip_grads_with_norm_(module.parameters(), max_norm, norm)
-    return norm
-
-
 class Adam:
     """Adam (Kingma and Ba 2015), one fused pass over all parameters, in a form that a CUDA graph can hold.
 
@@ -110,12 +97,18 @@ class Adam:
 def descend(
     module: nn.Module, optimizer: Adam, *, tables: "TableAdam | None" = None, max_norm: float = 0.0
 ) -> Tensor:
-    """Clip gradients and take a step of Adam; return the norm before clipping. `tables` ends the step it has begun."""
+    """Take a step of Adam, without waiting for the device; `tables` ends the step it has begun.
+
+    Gradients are scaled down to a joint norm of at most `max_norm` (0: no limit). Returns the norm before that.
+    """
     apart = set(tables.parameters) if tables else set()
     rate = optimizer.learning_rate
     # Without a limit, nothing but a report reads the norm, and `tables` computes that of its own gradients.
+    normed = [each for each in module.parameters() if max_norm > 0 or each not in apart]
     with nullcontext() if max_norm > 0 else beside(WEIGHTS, rate):
-        norm = clip_gradients(module, max_norm=max_norm, but=apart if max_norm == 0 else ())
+        norm = get_total_norm([each.grad for each in normed if each.grad is not None])
+    if max_norm > 0:
+        clip_grads_with_norm_(normed, max_norm, norm)
     with beside(TABLE, rate) if tables else nullcontext():
         optimizer.step(but=apart)
     norms = tables.end() if tables else []
@@ -236,7 +229,7 @@ class Task(ABC, Generic[M, B]):
                     return
 
     def apply_gradients(self, tables: "TableAdam | None" = None) -> None:
-        """Clip the gradients and take a step of Adam, without waiting for the device; `tables` has begun its part."""
+        """Clip the gradients and take a step of Adam; `tables` has begun its part."""
         self.sums[-1] += descend(
             self.model, self.optimizer, tables=tables, max_norm=self.settings.gradient_clip
         )
