@@ -105,6 +105,13 @@ def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "other.db").stat().st_mode) == 0o600
 
 
+def test_a_note_that_is_added_again_keeps_its_rank(store: ReviewStore) -> None:
+    first, second = add(store, "1"), add(store, "2")
+    store.rank({first: 1.0, second: 2.0})
+    assert add(store, "2") == second
+    assert [each.id for each in store.list_notes()] == [second, first]
+
+
 def test_a_file_that_holds_something_else_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("PT today, and nothing that SQLite would know. " * 50)
@@ -502,6 +509,7 @@ def test_a_reviewer_sees_what_others_decided_only_after_deciding(expander: Expan
             choice | {"reviewer": " "},
             choice | {"reviewer": "A", "scope": "galaxy"},
             choice | {"reviewer": "A", "long_form": "*"},
+            choice | {"reviewer": "A", "long_form": None, "action": "never"},  # it would forbid all
         ):
             assert service.post(address, json=wrong).status_code == 422
         assert (

@@ -10,6 +10,7 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from lmcells.errors import InputError
 from lmcells.expansion import expand_text
 from lmcells.expansion.expander import Expander
 from lmcells.notes.note import Note
@@ -183,6 +184,8 @@ def review_router(expander: Expander, settings: ServiceSettings, *, route_class:
         note_id: NoteNumber, choice: Annotated[ChoiceMessage, Depends(json_body(ChoiceMessage))]
     ) -> ReviewedNoteAnswer:
         """Returns the note as the reviewer sees it now."""
+        if choice.action == "never" and choice.long_form is None:  # would forbid all senses, everywhere
+            raise InputError("long_form: missing. Name the sense that is never meant.")
         reviewer = choice.reviewer.strip()
         made = Choice(**choice.model_dump(exclude={"reviewer"}))
         store.decide(note_id, made, reviewer=reviewer, version=version)

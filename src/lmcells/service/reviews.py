@@ -88,7 +88,7 @@ class ReviewStore:
     # Notes
 
     def add(self, note: Note, mentions: Sequence[Expansion], *, version: Version) -> int:
-        """Store a note and return its number; an existing note gets new mentions and keeps its decisions."""
+        """Store a note, and return its number; a known one gets new mentions, and keeps its decisions and its rank."""
         found = json.dumps([each.to_dict() for each in mentions], ensure_ascii=False)
         values = {"metadata": json.dumps(dict(note.metadata), ensure_ascii=False), "mentions": found}
         values |= version._asdict() | {"usefulness": 0.0, "added": _now()}
@@ -99,7 +99,7 @@ class ReviewStore:
                     f"{self.path} already has a note named {note.id!r} with another text. Rename the note, or "
                     "delete the other."
                 )
-            changed = ", ".join(f"{name} = excluded.{name}" for name in values)
+            changed = ", ".join(f"{name} = excluded.{name}" for name in values if name != "usefulness")
             on_conflict = f"ON CONFLICT (name) DO UPDATE SET {changed} RETURNING id"
             stored = _insert(file, "notes", {"name": note.id, "text": note.text, **values}, on_conflict)
             return int(stored.fetchone()["id"])
