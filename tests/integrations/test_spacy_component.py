@@ -250,6 +250,16 @@ def test_errors_go_to_the_handler_of_the_pipeline(make_nlp: MakeNlp, monkeypatch
     assert sum(failed) == len(TEXTS)
 
 
+def test_a_document_that_fails_takes_no_other_with_it(make_nlp: MakeNlp) -> None:
+    nlp = make_nlp()
+    docs = [nlp.make_doc(text) for text in ("in PT", "bad PT", "on PT")]
+    docs[1].user_data[spacy_component.METADATA] = 5
+    failed: list[str] = []
+    nlp.set_error_handler(lambda _, __, docs, ___: failed.extend(doc.text for doc in docs))
+    assert [doc.text for doc in nlp.pipe(docs) if doc._.acronyms] == ["in PT", "on PT"]
+    assert failed == ["bad PT"]
+
+
 class Sectioned:
     """What medSpaCy keeps of a section: pairs of token numbers."""
 

@@ -95,12 +95,23 @@ class AcronymComponent:
         documents = iter(stream)
         while batch := list(islice(documents, batch_size)):
             try:
-                for doc, expansions in zip(batch, self.expander.pipe(map(self._note, batch)), strict=True):
-                    self._set(doc, expansions)
-            except Exception as error:
-                self.get_error_handler()(self.name, self, batch, error)
+                self._expand(batch)
+            except Exception:  # one bad document must not fail the others, so each is tried alone
+                yield from filter(self._is_expanded, batch)
             else:
                 yield from batch
+
+    def _expand(self, batch: list[Doc]) -> None:
+        for doc, expansions in zip(batch, self.expander.pipe(map(self._note, batch)), strict=True):
+            self._set(doc, expansions)
+
+    def _is_expanded(self, doc: Doc) -> bool:
+        try:
+            self._expand([doc])
+        except Exception as error:
+            self.get_error_handler()(self.name, self, [doc], error)
+            return False
+        return True
 
     def _note(self, doc: Doc) -> SimpleNamespace:
         sections = medspacy_sections(doc) if self.use_medspacy_sections else None
