@@ -3,17 +3,17 @@
     export LMCELLS_DATA=FOLDER
     lmcells reproduce --config configs/open.toml --output build/open \
         --only 'dataset/*' --only corpus/main --only train/lmc-paper-0
-    python benchmarks/differences.py build/open/train/lmc-paper-0 --corpus build/open/corpus
+    python benchmarks/differences.py build/open/train/lmc-paper-0 --corpus build/open/corpus --encoder FOLDER
 
 One model trained as in the paper scores examples of dev notes, each choice both ways. The examples are substituted as
 for the paper's MIMIC RS, for the short forms of CASI that have examples of two senses. Intervals are of the
-difference, by note.
+difference, by note. With `--encoder`, a sentence encoder in BERT's place reads the window both ways.
 """
 
 import argparse
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from dev_sets import TEXTS
 from lmcells.corpus import Corpus
 from lmcells.corpus.sections import NO_SECTION
 from lmcells.evaluation.dataset import Example
+from lmcells.evaluation.encoder_baselines import PretrainedEncoder, transformer_ranker
 from lmcells.evaluation.evaluate import predict
 from lmcells.evaluation.intervals import paired_bootstrap
 from lmcells.evaluation.long_form_finder import LongFormFinder
@@ -34,10 +35,11 @@ from lmcells.evaluation.reverse import build_reverse_dataset, readable_words
 from lmcells.expansion import Sense, SenseInventory, load_inventory
 from lmcells.expansion.long_form_moments import LongFormOccurrences, SectionWeights
 from lmcells.expansion.ranking import CellRanker, Ranker, best_ranker
-from lmcells.expansion.windows import known_section
+from lmcells.expansion.windows import Mention, known_section
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.notes.section_styles import section_finder
+from lmcells.notes.tokens import iterate_tokens
 from lmcells.pretrained import PretrainedModel
 from locations import SETS, half_of, text_folder
 
@@ -121,6 +123,18 @@ def macro_f1_of_occurring(predictions: Predictions) -> float:
     return float(by_short_form.mean())
 
 
+def window_of_the_code(text_of: Callable[[Mention], str]) -> Callable[[Mention], str]:
+    """Cut windows as the authors' code does for BERT: without the short form and without stop words."""
+
+    def window(mention: Mention) -> str:
+        whole = text_of(mention)
+        first = mention.text.index(whole)
+        around = whole[: mention.start - first] + " " + whole[mention.end - first :]
+        return " ".join(token.word for token in iterate_tokens(around))
+
+    return window
+
+
 def compare(what: str, theirs: Predictions, ours: Predictions) -> None:
     """Print accuracy and macro F1 both ways, and how they differ."""
     cells = []
@@ -140,6 +154,7 @@ def main() -> None:
     )
     parser.add_argument("model", type=Path, help="folder of an LMC")
     parser.add_argument("--corpus", type=Path, required=True, metavar="CORPUS", help="that it was trained on")
+    parser.add_argument("--encoder", type=Path, metavar="FOLDER", help="of a sentence encoder")
     options = parser.parse_args()
     model, corpus = PretrainedModel.from_pretrained(options.model), Corpus.open(options.corpus)
     inventory = load_inventory(SETS / "casi_inventory.json")
@@ -178,6 +193,15 @@ def main() -> None:
         score(even, held_out),
         score(even, of_training),
     )
+    if options.encoder:
+        encoder = transformer_ranker(PretrainedEncoder.sentence(options.encoder), senses, words=corpus.words)
+        whole = score(examples, encoder)
+        encoder.window = window_of_the_code(encoder.window)
+        compare(
+            "encoder: window without short form and stop words, or as written",
+            score(examples, encoder),
+            whole,
+        )
     occurring, both = macro_f1_of_occurring(ours), measure(ours).macro_f1
     of_labels = "macro F1: of long forms that occur, or also of those predicted"
     print(f"| {of_labels} | | | | {occurring:.3f} | {both:.3f} | {both - occurring:+.3f} |")

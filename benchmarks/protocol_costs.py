@@ -60,16 +60,18 @@ def measure(kind: str, corpus: Path, options: argparse.Namespace) -> float:
     command += ["--kind", kind, "--preset", "paper", "--epochs", "1000"]
     command += ["--batch-size", str(options.batch_size)] if options.batch_size and kind != "elmo" else []
     metrics = corpus.parent / f"{kind}.training" / "metrics.jsonl"
-    end, latest, reports = options.warm_up + options.seconds, time.monotonic() + LONGEST_START, []
+    latest = time.monotonic() + LONGEST_START
+    reports: list[dict[str, float]] = []  # after the warm-up
     log = corpus.parent / f"{kind}.log"
     with log.open("w") as said, subprocess.Popen(command, stdout=said, stderr=said) as training:
-        while training.poll() is None and (not reports or reports[-1]["seconds"] < end):
-            if not reports and time.monotonic() > latest:
+        while training.poll() is None and (
+            not reports or reports[-1]["seconds"] - reports[0]["seconds"] < options.seconds
+        ):
+            if not reports and time.monotonic() > latest + options.warm_up:
                 break
             time.sleep(0.5)
-            reports = reports_of(metrics)
+            reports = [each for each in reports_of(metrics) if each["seconds"] > options.warm_up]
         training.kill()
-    reports = [report for report in reports if report["seconds"] > options.warm_up]
     if len(reports) < 3:
         end_of_log = "\n".join(log.read_text().splitlines()[-5:])
         raise SystemExit(
