@@ -61,7 +61,7 @@ def test_a_block_of_words_has_the_counts_of_each(n_metadata: int) -> None:
     draw = np.random.default_rng(0)
     offsets = np.append(0, np.cumsum(draw.integers(1, 9, 50)))
     metadata = draw.integers(n_metadata, size=offsets[-1])
-    block = WordArrays(offsets, metadata.__getitem__, n_metadata).gather((3, 50), max_per_word=9)
+    block = WordArrays(offsets, metadata.__getitem__, n_metadata).gather((3, 50))
     expected = [
         np.unique(metadata[start:end], return_counts=True) for start, end in pairwise(offsets[3:].tolist())
     ]
@@ -85,7 +85,8 @@ def test_of_a_frequent_word_one_occurrence_of_each_stretch_is_kept(
 ) -> None:
     monkeypatch.setattr(statistics, "_ENTRIES", entries)
     monkeypatch.setattr(statistics, "_MAX_OCCURRENCES", block)
-    found = occurrence_metadata(corpus, "document", max_per_word=max_per_word)
+    monkeypatch.setattr(statistics, "MAX_PER_WORD", max_per_word)
+    found = occurrence_metadata(corpus, "document")
     expected: list[int] = []
     for word in range(len(corpus.words)):
         documents = corpus.segment_metadata("document")[corpus.token_segment[corpus.occurrences_of(word)]]

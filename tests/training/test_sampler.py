@@ -1,5 +1,6 @@
 """What is drawn on the device follows the distributions it should."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 import torch
 
 from corpora import windows_around
-from lmcells.corpus import Corpus, count_words_by_metadata
+from lmcells.corpus import Corpus, count_words_by_metadata, statistics
+from lmcells.training import device_corpus
 from lmcells.training.device_corpus import AliasTable, Chunk, OccurrenceSections, divide
 from lmcells.training.sampler import Sampler, ShardReader
 from training.small_runs import planted_corpus, tiny_config, tiny_settings, whole_chunk
@@ -78,10 +80,13 @@ def test_an_alias_table_holds_its_distribution_exactly() -> None:
 
 @pytest.mark.parametrize("smoothing", [0.0, 1.0, 20.0])
 @pytest.mark.parametrize("max_per_word", [1 << 16, 50])
-def test_sections_follow_smoothed_counts(corpus: Corpus, smoothing: float, max_per_word: int) -> None:
-    sections = OccurrenceSections.of_corpus(
-        corpus, kind="section", smoothing=smoothing, device=CPU, max_per_word=max_per_word
-    )
+def test_sections_follow_smoothed_counts(
+    tmp_path: Path, smoothing: float, max_per_word: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (statistics, device_corpus):
+        monkeypatch.setattr(module, "MAX_PER_WORD", max_per_word)
+    corpus = planted_corpus(tmp_path, n_notes=40)
+    sections = OccurrenceSections.of_corpus(corpus, kind="section", smoothing=smoothing, device=CPU)
     counts = count_words_by_metadata(corpus)
     drawn = sections.draw(None, n_draws=20_000, generator=generator(2))
     for word in range(len(corpus.words)):

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -91,13 +90,16 @@ class WordArrays(NamedTuple):
             yield first, (last := max(first + 1, furthest))
             first = last
 
-    def sizes(self, max_per_word: int) -> npt.NDArray[np.int64]:
+    def sizes(self) -> npt.NDArray[np.int64]:
         """Return the number of occurrences of each word that are kept."""
-        return np.minimum(np.diff(self.offsets), max_per_word)
+        return np.minimum(np.diff(self.offsets), MAX_PER_WORD)
 
-    def gather(self, block: tuple[int, int], *, max_per_word: int) -> "WordBlock":
+    def gather_all(self) -> Iterator["WordBlock"]:
+        return _in_threads(self.gather, self.blocks())
+
+    def gather(self, block: tuple[int, int]) -> "WordBlock":
         """Count all occurrences of a block's words."""
-        (first, last), kept = block, self._kept(block, max_per_word)
+        (first, last), kept = block, self._kept(block)
         chosen = slice(self.offsets[first], self.offsets[last]) if kept is None else kept
         if last - first == 1:
             used, counts = self._count_word(first)
@@ -122,7 +124,7 @@ class WordArrays(NamedTuple):
         used = np.flatnonzero(table)
         return used, table[used]
 
-    def _kept(self, block: tuple[int, int], max_per_word: int) -> npt.NDArray[np.int64] | None:
+    def _kept(self, block: tuple[int, int]) -> npt.NDArray[np.int64] | None:
         """Choose the occurrences of a block's words to keep; None is all.
 
         A frequent word's occurrences are split into equal ranges, and one is drawn from each: fixed steps could follow
@@ -130,14 +132,14 @@ class WordArrays(NamedTuple):
         """
         first, last = block
         starts, counts = self.offsets[first:last], np.diff(self.offsets[first : last + 1])
-        if not (counts > max_per_word).any():
+        if not (counts > MAX_PER_WORD).any():
             return None
-        entry = int(self.sizes(max_per_word)[:first].sum())
+        entry = int(self.sizes()[:first].sum())
         parts = []
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-            kept = np.arange(min(count, max_per_word))
-            if count > max_per_word:
-                spaced = (kept + _chances(entry, entry + max_per_word)) * count / max_per_word
+            kept = np.arange(min(count, MAX_PER_WORD))
+            if count > MAX_PER_WORD:
+                spaced = (kept + _chances(entry, entry + MAX_PER_WORD)) * count / MAX_PER_WORD
                 kept = np.minimum(spaced, count - 1).astype(np.int64)
             parts.append(start + kept)
             entry += kept.size
@@ -188,9 +190,7 @@ def count_words_by_metadata(corpus: Corpus, kind: str = "section") -> WordMetada
         metadata, counts = (files.map_array(path, size=int(offsets[-1])) for path in paths[1:])
         files.require_ids(metadata, corpus.n_metadata(kind), source=paths[1])
     else:
-        offsets, metadata, counts = join_counts(
-            list(_gather(WordArrays.of_corpus(corpus, kind), MAX_PER_WORD))
-        )
+        offsets, metadata, counts = join_counts(list(WordArrays.of_corpus(corpus, kind).gather_all()))
     return WordMetadataCounts(
         offsets.astype(np.int64), metadata.astype(np.int32), counts.astype(np.int64), corpus.n_metadata(kind)
     )
@@ -202,22 +202,16 @@ def join_counts(blocks: Sequence[WordBlock]) -> tuple[npt.NDArray[np.integer], .
     return offsets, metadata, np.concatenate([block.counts for block in blocks])
 
 
-def occurrence_metadata(
-    corpus: Corpus, kind: str = "section", *, max_per_word: int = MAX_PER_WORD
-) -> npt.NDArray[np.int32]:
-    """Return the metadata of the occurrences, word after word, at most `max_per_word` each."""
-    if kind == "section" and max_per_word == MAX_PER_WORD:
+def occurrence_metadata(corpus: Corpus, kind: str = "section") -> npt.NDArray[np.int32]:
+    """Return the metadata of the occurrences, word after word, at most `MAX_PER_WORD` each."""
+    if kind == "section":
         path = corpus.folder / files.OCCURRENCE_SECTIONS
-        n_kept = int(np.minimum(corpus.word_counts, max_per_word).sum())
+        n_kept = int(np.minimum(corpus.word_counts, MAX_PER_WORD).sum())
         sections = files.map_array(path, size=n_kept)
         files.require_ids(sections, corpus.n_metadata(kind), source=path)
         return sections.astype(np.int32)
-    blocks = _gather(WordArrays.of_corpus(corpus, kind), max_per_word)
+    blocks = WordArrays.of_corpus(corpus, kind).gather_all()
     return np.concatenate([block.occurrences for block in blocks]).astype(np.int32)
-
-
-def _gather(arrays: WordArrays, max_per_word: int) -> Iterator[WordBlock]:
-    return _in_threads(partial(arrays.gather, max_per_word=max_per_word), arrays.blocks())
 
 
 def _in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -259,12 +253,12 @@ def place_occurrences(
 def write_section_statistics(corpus: Corpus) -> None:
     """Store the counts of words by section and the sections of occurrences, in the narrowest types."""
     arrays = WordArrays.of_corpus(corpus, "section")
-    size, dtype = int(arrays.sizes(MAX_PER_WORD).sum()), np.min_scalar_type(arrays.n_metadata - 1)
+    size, dtype = int(arrays.sizes().sum()), np.min_scalar_type(arrays.n_metadata - 1)
     sections = files.create_array(corpus.folder / files.OCCURRENCE_SECTIONS, size, dtype)
     n_written, counted = 0, []
 
     def gather(words: tuple[int, int]) -> WordBlock:
-        block = arrays.gather(words, max_per_word=MAX_PER_WORD)
+        block = arrays.gather(words)
         return block._replace(metadata=narrowest(block.metadata), counts=narrowest(block.counts))
 
     for block in _in_threads(gather, arrays.blocks()):

@@ -122,25 +122,17 @@ class OccurrenceSections:
     n_metadata: int
 
     @classmethod
-    def of_corpus(
-        cls,
-        corpus: Corpus,
-        *,
-        kind: str,
-        smoothing: float,
-        device: torch.device,
-        max_per_word: int = MAX_PER_WORD,
-    ) -> Self:
-        """Gather the sections of all occurrences, at most `max_per_word` per word."""
+    def of_corpus(cls, corpus: Corpus, *, kind: str, smoothing: float, device: torch.device) -> Self:
+        """Gather the sections of all occurrences, at most `MAX_PER_WORD` per word."""
         counts = np.asarray(corpus.word_counts, np.int64)
-        sizes = np.minimum(counts, max_per_word)
+        sizes = np.minimum(counts, MAX_PER_WORD)
         offsets = np.cumsum(sizes) - sizes
         n_metadata = corpus.n_metadata(kind)
         uniform_rate = None
         if smoothing > 0:
             added = smoothing * n_metadata
             uniform_rate = torch.from_numpy((added / (counts + added)).astype(np.float32)).to(device)
-        sections = occurrence_metadata(corpus, kind, max_per_word=max_per_word)
+        sections = occurrence_metadata(corpus, kind)
         return cls(
             sections=torch.from_numpy(sections).to(device),
             offsets=torch.from_numpy(offsets).to(device),
