@@ -140,6 +140,8 @@ FORMS = pytest.mark.parametrize(
         ("CT d/c'd, CTs to sxn", {"CT": "chest tube", "d/c'd": "discontinued", "CTs": "chest tubes"}),
         ("CT to abdomen, CT w/ water-soluble contrast", {"w/": "with"}),
         ("fed PO/PG, PG 100", {"PG": "per gavage"}),
+        ("PT DENIES PAIN, PT'S WIFE, PT TO EVAL, PT 14.2", {"PT": "patient"}),
+        ("abd inc with staples, INC D+I, INC OF STOOL", {"inc": "incision", "INC": "incision"}),
         ("head ct, weak quads, neonatal HIE, lymph node 2, given rx, pt exp pain, no. of, No.", {}),
     ],
 )

@@ -257,6 +257,7 @@ _PLACE_FOLLOWS = re.compile(r"\s(?:home|to)\b", re.I)
 _CLAUSE_ENDS = re.compile(r"\s*(?:[.,;)\n]|$)")
 _SYSTEMS = {
     "CV": "cardiovascular",
+    "ENDO": "endocrinology",
     "GI": "gastrointestinal",
     "GU": "genitourinary",
     "HEME": "hematology",
@@ -290,6 +291,12 @@ _DAY = r"(?:yesterday|today|tomorrow|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat
 _BY_LAPAROSCOPE = (
     "adjustable|append|appy|assisted|band\\b|banding|bypass|chole|colect|cystect|fundoplication|gastr|hernia|hyster|ligation|"
     "myomect|nephrect|nissen|oophorect|ovarian|prostatect|roux|salping|sigmoid|sleeve|splenect|tubal"
+)
+_OF_A_PATIENT = (
+    r"A&O|A\+O|ABLE|ADM|ADMITTED|AFEB(?:RILE)?|ALERT|ANXIOUS|APPEARS|ARRIVED|ASLEEP|AWAKE|BECAME|C/O|CALM|COMPLAINS|COMPLAINED|CONFUSED|"
+    r"CONT|CONTINUES|DENIED|DENIES|EXTUBATED|FOLLOWS|GIVEN|HAD|HAS|INTUBATED|IS|LETHARGIC|MAE|MED|MEDICATED|MOVING|NPO|OOB|PLACED|"
+    r"PRESENTED|PRESENTS|RECEIVED|REMAINED|REMAINS|REPORTED|REPORTS|REQUIRED|REQUIRES|RESPONDS|RESTING|SEDATED|SLEEPING|SLEPT|STATED|"
+    r"STATES|STATUS|TAKEN|TOL|TOLERATED|TOLERATES|TRANSFERRED|TURNED|UNABLE|UP|VOIDING|WAS|WEANED|WOKE"
 )
 _NUMBER = rf"(?P<n>\d{{1,2}}{_RANGE}?)"
 COUNTED = (
@@ -603,6 +610,20 @@ COUNTED = (
         r"|(?:on|to|with|w/)\s?(?:low |wall )?(?:-20|H2O|LCS|LWS|WS|sxn|suction|water)(?![\w-])))",
         lambda m: "chest tubes" if m["s"] else "chest tube",
         needs="ct c|ct d|ct l|ct n|ct o|ct p|ct r|ct s|ct t|ct w|ct x|cts|ct's",
+    ),
+    # PT DENIES PAIN, in all caps; INC D+I
+    Rule(
+        rf"(?P<pt>PT)(?<![\w/&-]PT)(?:['’]S)?(?=\s(?:{_OF_A_PATIENT})\b)",
+        "patient",
+        needs="pt |pt's",
+        group="pt",
+    ),
+    Rule(
+        r"(?<!\w)inc(?=\s(?:[cd](?:[&+]| and )[di]|clean|dry|drsg|dsg|intact|open to air|ota|site|staples|sutures"
+        r"|(?:w/|with)\s?(?:dermabond|dsg|staples|steri|sutures))(?!\w))",
+        "incision",
+        needs="inc c|inc d|inc i|inc o|inc s|inc w",
+        flags=re.I,
     ),
     # TF 120 cc/kg/day, all PG and D/S 78 of newborns
     Rule(
