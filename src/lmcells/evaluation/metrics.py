@@ -13,6 +13,7 @@ and its counts are four calls of `bincount`. Counts may have leading dimensions,
 computed for all rows at once.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -102,10 +103,13 @@ class Metrics:
 def measure(predictions: Predictions) -> Metrics:
     """All metrics of one model on one dataset."""
     if not len(predictions):
+        n_examples: Counter[str] = Counter()
+        for each in predictions.excluded:
+            n_examples[each.reason] += each.n_examples
+        reasons = "; ".join(f"{reason}: {n:,}" for reason, n in n_examples.most_common())
         raise InputError(
-            f"{predictions.model}: no example is left to evaluate "
-            f"({sum(not e.kept for e in predictions.excluded)} senses were left out). "
-            "Do dataset and inventory have the same short forms?"
+            f"{predictions.model}: no example is left to evaluate ({reasons or 'the dataset is empty'}). "
+            "Give the inventory that the dataset was built with."
         )
     return Metrics(
         n=len(predictions),
