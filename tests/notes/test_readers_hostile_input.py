@@ -162,6 +162,7 @@ def test_a_byte_order_mark_is_no_part_of_the_note(tmp_path: Path, name: str) -> 
 def test_utf16_is_read_from_text_files_and_refused_elsewhere(tmp_path: Path) -> None:
     note = "Pt with RA, café"
     assert read(write_bytes(tmp_path / "n.txt", note.encode("utf-16")))[0][0].text == note
+    assert read(write_bytes(tmp_path / "n32.txt", note.encode("utf-32")))[0][0].text == note
     for name in ("n.csv", "n.tsv", "n.jsonl"):
         assert "UTF-16" in refusal(write_bytes(tmp_path / name, "id,text\n1,x\n".encode("utf-16")))
 

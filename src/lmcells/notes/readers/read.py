@@ -1,5 +1,6 @@
 """Reading the notes of a file, or of the files of a folder, in any format."""
 
+import codecs
 import csv
 import os
 from collections.abc import Iterator, Sequence
@@ -284,7 +285,7 @@ def read_text_file(rows: NoteFile) -> Iterator[Note]:
             f"{path} is over {opening.MAX_NOTE_CHARS:,} bytes: too long for one note. Give its --format."
         )
     if data[:2] in opening.UTF16_BOMS:  # "Unicode" on Windows
-        decoded = data.decode("utf-16", "replace")
+        decoded = data.decode("utf-32" if data.startswith(codecs.BOM_UTF32_LE) else "utf-16", "replace")
     elif is_binary(data):
         raise BinaryFile(path)
     else:
