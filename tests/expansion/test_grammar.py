@@ -142,6 +142,8 @@ FORMS = pytest.mark.parametrize(
         ("fed PO/PG, PG 100", {"PG": "per gavage"}),
         ("PT DENIES PAIN, PT'S WIFE, PT TO EVAL, PT 14.2", {"PT": "patient"}),
         ("abd inc with staples, INC D+I, INC OF STOOL", {"inc": "incision", "INC": "incision"}),
+        ("ED: 34F BIBA, Temp: 99F with chills", {"F": "female"}),
+        ("SBR GR II, mobs L4/5 gr III, 1 gr IV", {"GR": "grade", "gr": "grade"}),
         ("head ct, weak quads, neonatal HIE, lymph node 2, given rx, pt exp pain, no. of, No.", {}),
     ],
 )

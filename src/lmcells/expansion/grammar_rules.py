@@ -392,7 +392,8 @@ COUNTED = (
     ),
     # 15M with pain, at the start of a sentence; 72F, SOBOE, of a line: neither a temperature nor a catheter
     Rule(
-        r"(?:^|\n|[.;]\s)\d{1,2}\s?(?P<sex>[MF])(?=,?\s(?:w/|with|s/p|sent|here|from|p/w|c/o|who|presents?|admitted|adm)(?!\w))",
+        r"(?:^|\n|[.;]\s|:\s(?=\d\d\s?[MF],?\s(?:BIBA|c/o|driver|h/o|hx|p/w|PMH|restrained|who)(?!\w)))\d{1,2}\s?(?P<sex>[MF])"
+        r"(?=,?\s(?:adm|admitted|BIBA|c/o|driver|from|h/o|here|hx|p/w|PMH|presents?|restrained|s/p|sent|w/|who|with)(?!\w))",
         _sex,
         needs="0m,|0f,|0m |0f |0 m,|0 f,|0 m |0 f ",
         group="sex",
@@ -529,7 +530,8 @@ COUNTED = (
     # gr II murmur, st II; cell ct; NPO p MN; all quads
     Rule(
         r"(?<![\w.])(?<!\d )[Gg]r\.?(?=\s?(?:I{1,3}\b|IV\b|VI?\b"
-        r"|[1-6](?!\d|\.\d|/|\s?(?:g|mg|q|x|[Pp]\d|[Pp]ara|daily|bid|tid|qd|min|times))))",
+        r"|[1-6](?!\d|\.\d|/|\s?(?:g|mg|q|x|[Pp]\d|[Pp]ara|daily|bid|tid|qd|min|times))))"
+        r"|(?<!\w)(?:GR|gr)(?=\sI{2,3}\b)",
         "grade",
         needs="gr 0|gr0|gr i|gr v|gr. ",
     ),
