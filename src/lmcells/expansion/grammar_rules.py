@@ -255,6 +255,12 @@ _STOPPED_FOLLOWS = re.compile(
 _STOPPED_BEFORE = re.compile(rf"(?<!\w){_STOPPABLE}\s(?:(?:been|is|now|then|to be|was|were)\s)?$", re.I)
 _PLACE_FOLLOWS = re.compile(r"\s(?:home|to)\b", re.I)
 _CLAUSE_ENDS = re.compile(r"\s*(?:[.,;)\n]|$)")
+_GASES = {
+    "HCO3": "bicarbonate",
+    "CO2": "carbon dioxide",
+    "PCO2": "partial pressure of carbon dioxide",
+    "PO2": "partial pressure of oxygen",
+}
 _SYSTEMS = {
     "CV": "cardiovascular",
     "ENDO": "endocrinology",
@@ -593,7 +599,7 @@ COUNTED = (
         flags=re.I,
     ),
     Rule(
-        rf"(?<![\w/])(?:{'|'.join(_SYSTEMS)})(?=:\s*(?![<>\d]))",
+        rf"(?<![\w/])(?:{'|'.join(_SYSTEMS)})(?=:(?!\s*[<>~]?\d+\s?(?:$|[-,;./\n]|y)))",
         _of_system,
         needs="|".join(f"{name.lower()}:" for name in _SYSTEMS),
         flags=re.I,
@@ -608,14 +614,14 @@ COUNTED = (
     # CTs to suction, CT d/c'd
     Rule(
         r"(?<![\w/-])CT(?P<s>['’]?s)?(?=\s(?:x\s?\d\s)?"
-        r"(?:(?:clamp|dump|drng|leak|no leak|output|pulled|put out|removed|site)|d/?c['’]?d\b"
+        r"(?:(?:clamp|dump|drng|leak|no leak|output|pulled|put out|removed|site(?! of))|d/?c['’]?d\b"
         r"|(?:on|to|with|w/)\s?(?:low |wall )?(?:-20|H2O|LCS|LWS|WS|sxn|suction|water)(?![\w-])))",
         lambda m: "chest tubes" if m["s"] else "chest tube",
         needs="ct c|ct d|ct l|ct n|ct o|ct p|ct r|ct s|ct t|ct w|ct x|cts|ct's",
     ),
     # PT DENIES PAIN, in all caps; INC D+I
     Rule(
-        rf"(?P<pt>PT)(?<![\w/&-]PT)(?:['’]S)?(?=\s(?:{_OF_A_PATIENT})\b)",
+        rf"(?P<pt>PT)(?<![\w/&-]PT)(?:['’]S)?(?=\s(?:{_OF_A_PATIENT})\b(?!\s(?:\d+\.\d|ELEVATED|NORMAL|PROLONGED)))",
         "patient",
         needs="pt |pt's",
         group="pt",
@@ -647,7 +653,7 @@ COUNTED = (
         flags=re.I,
     ),
     Rule(
-        r"(?<!\w)T(?P<which>[mc])(?=\s?[:=]?\s?(?:3[4-9]|4[0-3]|9\d|10\d)(?:\.\d)?(?![\dA-Za-z/-]))",
+        r"(?<!\w)T(?P<which>[mc])(?!\s99(?!\.\d))(?=\s?[:=]?\s?(?:3[4-9]|4[0-3]|9\d|10\d)(?:\.\d)?(?![\dA-Za-z/-]))",
         lambda m: "maximum temperature" if m["which"] == "m" else "current temperature",
         needs="tm0|tm 0|tm: 0|tm:0|tm=0|tc0|tc 0|tc: 0|tc:0|tc=0",
     ),
@@ -675,12 +681,6 @@ COUNTED = (
         flags=re.I,
     ),
 )
-_GASES = {
-    "HCO3": "bicarbonate",
-    "CO2": "carbon dioxide",
-    "PCO2": "partial pressure of carbon dioxide",
-    "PO2": "partial pressure of oxygen",
-}
 _REGIONS = {"C": "cervical", "T": "thoracic", "L": "lumbar", "S": "sacral"}
 _STAGED = {"T": "primary tumor", "N": "regional lymph nodes", "M": "distant metastasis"}
 _BY = {"p": "pathologic ", "c": "clinical ", "y": "post-therapy ", "": ""}
