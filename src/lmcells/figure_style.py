@@ -13,6 +13,8 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from lmcells.files import atomic_write
+
 INK, GRID, PAPER = "#1b1b1b", "#d4d4d4", "#ffffff"
 # Okabe and Ito (2008), darkest first, with INK for their black and without their yellow, which is invisible on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
@@ -58,8 +60,9 @@ def save(figure: Figure, stem: Path) -> None:
 def save_as(figure: Figure, path: Path) -> None:
     """Write a figure in the format that the suffix names, undated, so that equal results give equal files."""
     dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with house_style():
-        figure.savefig(path, metadata=dated.get(path.suffix.lower()), dpi=DPI)
+    kind = path.suffix.lower()
+    with house_style(), atomic_write(path) as temporary:
+        figure.savefig(temporary, format=kind[1:], metadata=dated.get(kind), dpi=DPI)
 
 
 def label(name: str) -> str:

@@ -232,6 +232,10 @@ def test_a_dataset_of_other_short_forms_is_refused(run: Run) -> None:
     assert "no example is left to evaluate" in run("random", given=[STRANGE], code=2)[1]
 
 
+def test_the_shipped_model_is_not_calibrated(run: Run) -> None:
+    assert "Calibrate a copy of its folder" in run("default", command="calibrate", code=2)[1]
+
+
 def test_a_calibration_is_fitted_into_the_model_folder_and_checked_without_changing_it(
     run: Run, corpus: Corpus, tmp_path: Path
 ) -> None:

@@ -361,7 +361,7 @@ def test_when_no_note_is_left_that_is_an_error_and_the_side_file_tells(
 ) -> None:
     notes = tmp_path / "notes.jsonl"
     notes.write_text('{"id": 1, "text": ""}\n')
-    with pytest.raises(InputError, match=r"no note could be expanded\. empty note: 1"):
+    with pytest.raises(InputError, match=r"no note could be expanded \(empty note: 1\)\. Check"):
         run(settings, [notes], tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
     assert len(rows_of(tmp_path / "out.jsonl.rejected.jsonl")) == 1

@@ -70,7 +70,7 @@ def _why_empty(raw: Path, steps: list[dict[str, Any]]) -> str:
 
 def _add_reverse(add: Options) -> None:
     add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
-    add("--inventory FILE", "senses, JSON or CSV", required=True, type=Path)
+    add("--inventory FILE", "senses, CSV, TSV or JSON", required=True, type=Path)
     add.dataset_output(senses="occur")
     drawn = add.group("what is drawn")
     drawn("--max-per-sense N", "maximum number of examples per sense (500)", default=500, type=int)

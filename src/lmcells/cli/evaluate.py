@@ -21,7 +21,7 @@ from lmcells.expansion.ranking import Ranking, best_ranker
 from lmcells.files import write_json
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.folder import model_folder
+from lmcells.pretrained.folder import DEFAULT, model_folder
 
 _WITH_INTERVAL = {"accuracy": "accuracy", "weighted F1": "weighted_f1", "macro F1": "macro_f1"}
 _ONLY_DATASET = ("output", "corpus", "section_map", "no_leakage_check")
@@ -36,7 +36,7 @@ def _add_evaluate(add: Options) -> None:
     add_what("--dataset DATASET", "labelled mentions, JSON lines", type=Path)
     text = "whole notes with marked short forms: JSON lines, a brat folder, or a Label Studio export"
     add_what("--notes FILE", text, type=Path)
-    add("--inventory FILE", "senses, JSON or CSV (--notes: the shipped ones)", type=Path)
+    add("--inventory FILE", "senses, CSV, TSV or JSON (--notes: the shipped ones)", type=Path)
     add("--errors FILE", "--notes: also write every error with its text (mode 0600)", type=Path)
     add("--outcomes FILE", "--notes: store the verdicts of each note, to resume (mode 0600)", type=Path)
     text = "--notes: also measure calibration with a fifth of the senses removed (takes six times as long)"
@@ -186,7 +186,7 @@ def _leakage_remark(found: Mapping[str, Any]) -> str:
 def _add_calibrate(add: Options) -> None:
     add("model MODEL", "model folder; with --check also default (shipped)")
     add("--dataset DATASET", "JSON lines", required=True, type=Path)
-    add("--inventory FILE", "senses, JSON or CSV", required=True, type=Path)
+    add("--inventory FILE", "senses, CSV, TSV or JSON", required=True, type=Path)
     add("--precision P", "share of answers that should be right (0.95)", type=float, default=0.95)
     text = "abstain below this probability (the lowest that gives --precision)"
     add("--least-probability P", text, type=float)
@@ -197,6 +197,11 @@ def _add_calibrate(add: Options) -> None:
 def _calibrate(options: argparse.Namespace) -> None:
     if not 0 < options.precision < 1:
         raise InputError(f"--precision: found {options.precision}, allowed: above 0 and below 1.")
+    if options.model == DEFAULT and not options.check:
+        raise InputError(
+            "default is the shipped model, which stays as it is. Calibrate a copy of its folder (lmcells info default "
+            "names it), or only measure with --check."
+        )
     folder = model_folder(options.model) if options.check else Path(options.model)
     model = PretrainedModel.from_pretrained(folder)
     inventory = load_inventory(options.inventory)

@@ -28,7 +28,7 @@ _N_SHOWN = 10
 
 def _add_find(add: Options) -> None:
     add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
-    add.output("FILE", "senses to write: .csv or .json", replaces="an inventory")
+    add.output("FILE", "senses to write: .csv, .tsv or .json", replaces="an inventory")
     add("--min-count N", "minimum number of notes that define a sense", number=2)
     text = 'known senses, for definitions such as "left eye (OS)" (the shipped ones)'
     add("--inventory FILE", text, type=Path)

@@ -32,15 +32,19 @@ _EXTRA = ("fastapi", "httptools", "prometheus_client", "pydantic", "starlette", 
 
 
 def _add_serve(add: Options) -> None:
-    add("--host", "address to listen on (127.0.0.1: this machine only)", default="127.0.0.1")
     port = os.environ.get("LMCELLS_PORT", "8000")
     add("--port", "port to listen on, 0 for a free one (LMCELLS_PORT, else 8000)", type=int, default=port)
+    add("--check", "only check whether the service on this port is ready")
+    _add_service(add)
+
+
+def _add_service(add: Options) -> None:
+    add("--host", "address to listen on (127.0.0.1: this machine only)", default="127.0.0.1")
     add("--reviews FILE", "file for the reviewers' decisions (SQLite, mode 0600)")
     add.expander()
     add.finding()
     add("--workers N", "processes (1)", type=int, default=1)
     add("--log-format", "format of the log on standard error", one_of=("text", "json"))
-    add("--check", "only check whether the service on this port is ready")
     add = add.group("access")
     add("--token-file FILE", "tokens that clients may send, one per line", type=Path)
     add("--tls-certificate FILE", "PEM file: serve https", dest="certificate")
@@ -94,8 +98,9 @@ def _add_review(add: Options) -> None:
     add("--no-browser", "only print the address of the page")
     add("--export NAME", f"print reviews and exit: {', '.join(EXPORTS)}", choices=tuple(EXPORTS))
     add.group("reading notes").columns()
-    _add_serve(add)
-    add.parser.set_defaults(port=0)
+    add("--port", "port to listen on (0, a free one)", type=int, default=0)
+    _add_service(add)
+    add.parser.set_defaults(check=False)
 
 
 def _review(options: argparse.Namespace) -> None:

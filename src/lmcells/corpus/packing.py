@@ -62,9 +62,7 @@ def unpack_corpus(packed: Path, output: Path, *, overwrite: bool = False) -> Cor
     except (*_BROKEN, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # zipfile seeking before the start
             raise
-        raise CorpusError(
-            f"{packed} is damaged or truncated ({error.__class__.__name__}). Copy or pack it again."
-        ) from None
+        raise CorpusError(f"{packed} is damaged or truncated. Copy or pack it again.") from None
     except CorpusError as error:
         raise CorpusError(f"{packed} is damaged: {error}") from None
     return Corpus.open(output)

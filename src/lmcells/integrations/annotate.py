@@ -160,7 +160,9 @@ class _Totals:
         if not self.n_notes and (reading.n_seen or self.failed):
             reasons = {**reading.skipped, **self.failed}
             listed = "; ".join(f"{reason}: {count:,}" for reason, count in reasons.items())
-            raise InputError(f"no note could be expanded. {listed}")
+            raise InputError(
+                f"no note could be expanded ({listed}). Check the format and the columns of the notes."
+            )
         sources = get_args(Source)
         return {
             **reading.to_dict(),

@@ -196,10 +196,10 @@ def read_annotations(path: Path) -> Iterator[tuple[str, Expansion]]:
         try:
             fields_of = {name: row[name] for name in COLUMNS[1:] if name in row}
             yield str(row["note_id"]), Expansion.from_dict({"error_prone": False} | fields_of)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError):
             raise FormatError(
-                f"{path}, row {number} is not an expansion ({type(error).__name__}). It needs the columns of "
-                f"lmcells annotate: {', '.join(COLUMNS)}."
+                f"{path}, row {number} is not an expansion. It needs the columns of lmcells annotate: "
+                f"{', '.join(COLUMNS)}."
             ) from None
 
 

@@ -263,7 +263,7 @@ class ExpandedTextMessage(Message):
 class NoteAnswer(Message):
     """The expansions of a note, in order.
 
-    `explanations` has one per expansion: null where the note defines it, and where none was asked for.
+    `explanations` has one per expansion: null where it needed no ranking, and where none was asked for.
     """
 
     id: str | None
