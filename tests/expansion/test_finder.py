@@ -523,6 +523,7 @@ def test_time_is_linear_on_hostile_text(piece: str, size: int) -> None:
         ("a saw was used to resect the head", "resect"),
         ("dressed with Op-Site", "op"),
         ("TRYING TO RE-LIGHT A FIRECRACKER", "RE"),
+        ("0.25% Neo-Synephrine", "neo"),
         ("POSTOPERATIVE DIAGNOSIS (ES): cataract", "ES"),
         ("no pain per se", "se"),
     ],

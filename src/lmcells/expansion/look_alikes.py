@@ -104,8 +104,7 @@ _NAMED_FOLLOWS = re.compile(
 _AFTER_ST = re.compile(r"\bST[/-]$")
 _PER_BEFORE = re.compile(r"(?:[a-zA-Z]|\d[ ]?)(?<![Rr])/$")  # "mEq/L", "10^9/L"; not "R/L"
 _VOLUME_BEFORE = re.compile(
-    r"(?:\+|\b(?:EBL|UF|diuresed|drained|given|goal|LOS|neg(?:ative)?|of|pos(?:itive)?|received|removed|tapped)[ ])"
-    r"\d{1,2}(?:\.\d{1,2})?[ ]?$",
+    r"(?:\+|\b(?:EBL|LOS|UF|diuresed|goal|neg(?:ative)?|pos(?:itive)?)[ ])\d{1,2}(?:\.\d{1,2})?[ ]?$",
     re.IGNORECASE,
 )
 _BASE_BEFORE = re.compile(r"\d\s?[ACGT]\s?>\s?$")
@@ -184,7 +183,9 @@ _CITY_BEFORE = re.compile(
 _STATE_ENDS = re.compile(r"[.,;)]|\s*$|[ ](?:and|by|for|on|since|to|where|who|with)\b")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
 _PREFIXES = frozenset("neuro bi co de endo ex mid mis neo non pre pro re sub un".split())
-_REST_FOLLOWS = re.compile(r"-(?!ox)[a-zB]")  # "co-worker", "pro-BNP"; "co-oximetry" is of carbon monoxide
+_REST_FOLLOWS = re.compile(
+    r"-(?!ox)(?:[a-zB]|[A-Z][a-z])"
+)  # "co-worker", "pro-BNP"; "co-oximetry" is of carbon monoxide
 _REST_IN_CAPITALS_FOLLOWS = re.compile(r"-(?!OX)[A-Z]{4}")  # "RE-LIGHT"
 _VERB_BEFORE = re.compile(
     r"\b(?:(?<!due )(?<!secondary )to|not|can|could|did|do|does|may|might|must|shall|should|will|would)\s+$"
