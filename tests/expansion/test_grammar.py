@@ -140,6 +140,7 @@ FORMS = pytest.mark.parametrize(
         ("\ncc:[**Last Name**]", {"cc": "carbon copy"}),
         ("CT d/c'd, CTs to sxn", {"CT": "chest tube", "d/c'd": "discontinued", "CTs": "chest tubes"}),
         ("CT to abdomen, CT w/ water-soluble contrast", {"w/": "with"}),
+        ("CT TO SXN, wires d/c'd", {"CT": "chest tube", "d/c'd": "discontinued"}),
         ("fed PO/PG, PG 100", {"PG": "per gavage"}),
         ("PT DENIES PAIN, PT'S WIFE, PT TO EVAL, PT WAS 14.2", {"PT": "patient"}),
         ("abd inc with staples, INC D+I, INC OF STOOL", {"inc": "incision", "INC": "incision"}),

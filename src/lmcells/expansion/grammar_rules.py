@@ -245,7 +245,7 @@ _STOPPABLE = (
     r"chest tubes?|coumadin|ct['’]?s?|drains?|drips?|epidural|feeds|fluids|foley|gtts?|heparin|insulin|"
     r"isolation|ivfs?|ivs?|jp(?: drains?)?|lasix|levophed|lines?|lovenox|narcotics|ngt?|(?:ng|og)[ -]tubes?|"
     r"nsaids|ogt|packing|pca|piccs?|pivs?|plavix|precautions|propofol|restraints|sedation|sitter|staples|"
-    r"steroids|sutures|swan|tele|telemetry|tpn|tubes?|vanco?|zosyn|"
+    r"steroids|sutures|swan|tele|telemetry|tpn|tubes?|vanco?|wires|zosyn|"
     r"[a-z]{2,}(?:azole|barbital|cillin|dipine|floxacin|formin|gliptin|isone|micin|mycin|olol|olone|parin|"
     r"penem|pril|sartan|semide|statin|thiazide|tidine|triptyline|xaban|zepam|zolam))"
 )
@@ -614,7 +614,7 @@ COUNTED = (
     # CTs to suction, CT d/c'd
     Rule(
         r"(?<![\w/-])CT(?P<s>['’]?s)?(?=\s(?:x\s?\d\s)?"
-        r"(?:(?:clamp|dump|drng|leak|no leak|output|pulled|put out|removed|site(?! of))|d/?c['’]?d\b"
+        r"(?i:(?:clamp|dump|drng|leak|no leak|output|pulled|put out|removed|site(?! of))|d/?c['’]?d\b"
         r"|(?:on|to|with|w/)\s?(?:low |wall )?(?:-20|H2O|LCS|LWS|WS|sxn|suction|water)(?![\w-])))",
         lambda m: "chest tubes" if m["s"] else "chest tube",
         needs="ct c|ct d|ct l|ct n|ct o|ct p|ct r|ct s|ct t|ct w|ct x|cts|ct's",
