@@ -17,7 +17,7 @@ from plant import meanings_of
 
 from lmcells.analysis.cells import WordCells, expected_sections, kl_divergence
 from lmcells.analysis.names import section_id, word_id
-from lmcells.analysis.neighbors import AGAINST, MEASURES, cosine_similarity
+from lmcells.analysis.senses import AGAINST, MEASURES, cosine_similarity
 from lmcells.errors import InputError, LmcellsError
 from lmcells.pretrained import NumpyGaussian, PretrainedModel
 

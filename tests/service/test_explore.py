@@ -18,9 +18,8 @@ from expansion.clinic import clinic_corpus, random_model
 from lmcells import Expander
 from lmcells.analysis.cells import WordCells
 from lmcells.analysis.interpolation import interpolate, section_ranker
-from lmcells.analysis.neighbors import nearest_words
 from lmcells.analysis.sections import map_sections, nearest_sections
-from lmcells.analysis.senses import word_senses
+from lmcells.analysis.senses import nearest_words, word_senses
 from lmcells.service.explore import CountedNames, ExploringThread
 from service.serving import client
 

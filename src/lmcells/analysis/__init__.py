@@ -1,6 +1,6 @@
-"""Looking inside a trained model: one module per view, as in `lmcells inspect VIEW`.
+"""Looking inside a trained model, as `lmcells inspect VIEW` does.
 
-neighbors, senses        the words near a word's cell, and how sections move it
+senses                   the words near a word's cell, and how sections move it
 sections                 which sections are alike: nearest ones, clusters, a map
 gate, interpolation      how much the section weighs against the words, and what if it weighed more or less
 mixtures, vectors        words and sections as mixtures of cells, and as vectors

@@ -10,8 +10,7 @@ from lmcells.analysis.cells import WordCells
 from lmcells.analysis.gaussian_mixture import N_SAMPLES
 from lmcells.analysis.mixtures import MOST_WORDS, compare, phrase_mixture, section_mixture
 from lmcells.analysis.names import NULL_SECTION
-from lmcells.analysis.neighbors import AGAINST, MEASURES, nearest_words
-from lmcells.analysis.senses import measure_movement, word_senses
+from lmcells.analysis.senses import AGAINST, MEASURES, measure_movement, nearest_words, word_senses
 from lmcells.analysis.statistics import N_RESAMPLES, with_interval
 from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, associations, named_words, word_variances
 from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors

@@ -18,10 +18,9 @@ from lmcells.analysis.cells import WordCells
 from lmcells.analysis.interpolation import interpolate, section_ranker, spelt_as_in
 from lmcells.analysis.mixtures import mixture_plane, word_mixture
 from lmcells.analysis.names import section_id, section_statistics
-from lmcells.analysis.neighbors import nearest_words
 from lmcells.analysis.sections import frequent_sections, map_sections
 from lmcells.analysis.sections import nearest_sections as find_nearest_sections
-from lmcells.analysis.senses import word_senses
+from lmcells.analysis.senses import nearest_words, word_senses
 from lmcells.errors import InputError
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.ranking import PosteriorRanker
