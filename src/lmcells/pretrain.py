@@ -28,7 +28,7 @@ from lmcells.pretrained.folder import FORMAT as CELL_MODEL
 from lmcells.pretrained.folder import model_folder
 from lmcells.pretrained.save import StoredDtype
 from lmcells.training import Progress, TrainingSettings, TrainingWarning, load_configuration
-from lmcells.training.configuration import ADAPT, DEFAULT_PRESET, Overrides
+from lmcells.training.settings import ADAPT, DEFAULT_PRESET, Overrides
 
 if TYPE_CHECKING:
     from lmcells.language_model.model import LanguageModel

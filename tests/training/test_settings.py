@@ -9,7 +9,7 @@ import pytest
 from lmcells.errors import ConfigError
 from lmcells.model import ModelConfig
 from lmcells.training import PRESETS, TrainingSettings, load_configuration
-from lmcells.training.configuration import TABLES
+from lmcells.training.settings import TABLES
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from lmcells.errors import ConfigError
 from lmcells.settings import Limits, Positive, Rate, Size, check_fields
-from lmcells.training.configuration import SettingTables
-from lmcells.training.settings import LoopSettings
+from lmcells.training.settings import LoopSettings, SettingTables
 
 PRESETS = ("paper", "default")
 

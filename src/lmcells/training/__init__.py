@@ -3,9 +3,8 @@
 What is imported here, settings and metrics, needs no torch.
 """
 
-from lmcells.training.configuration import PRESETS, load_configuration
 from lmcells.training.metrics import Progress, TrainingDiverged, TrainingStopped, TrainingWarning
-from lmcells.training.settings import TrainingSettings
+from lmcells.training.settings import PRESETS, TrainingSettings, load_configuration
 
 __all__ = [
     "PRESETS", "Progress", "TrainingDiverged", "TrainingSettings", "TrainingStopped", "TrainingWarning",
