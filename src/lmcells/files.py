@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from safetensors.numpy import load_file, save_file
 
 import lmcells
 from lmcells.errors import FormatError, InputError
+
+T = TypeVar("T")
+FileTable = dict[str, dict[str, Any]]  # file name -> {"bytes", "sha256"}
 
 CONTINUE = " Mend that, then continue with --resume."
 
@@ -224,13 +227,15 @@ def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
         ) from None
 
 
+def under(prefix: str, tensors: Mapping[str, T]) -> dict[str, T]:
+    """Return the tensors whose names begin with `prefix`, without it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
 def sha256(path: Path) -> str:
     """Return the checksum of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-FileTable = dict[str, dict[str, Any]]  # file name -> {"bytes", "sha256"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

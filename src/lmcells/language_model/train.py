@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from lmcells.corpus import Corpus
+from lmcells.files import under
 from lmcells.language_model.config import LanguageModelConfig, LanguageModelSettings
 from lmcells.language_model.model import (
     LanguageModel,
@@ -23,7 +24,6 @@ from lmcells.language_model.model import (
     spell_out,
 )
 from lmcells.model import count_parameters
-from lmcells.training.checkpoint import under
 from lmcells.training.device_corpus import take, to_device
 from lmcells.training.distributed import (
     CHUNKS,

@@ -38,11 +38,6 @@ def matmul_on_one_core(left: Array, right: Floats) -> Floats:
     return out
 
 
-def under(prefix: str, arrays: Arrays) -> dict[str, Array]:
-    """Return the arrays whose names begin with `prefix`, without it."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
 def float32(array: Array) -> Floats:
     return np.asarray(array, np.float32)
 

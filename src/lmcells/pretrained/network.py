@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from lmcells.files import under
 from lmcells.model.config import ModelConfig
 from lmcells.pretrained.layers import (
     Arrays,
@@ -24,7 +25,6 @@ from lmcells.pretrained.layers import (
     PackedWindows,
     float32,
     matmul_on_one_core,
-    under,
 )
 
 Gate = float | npt.NDArray[np.floating]

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lmcells.errors import ModelError
-from lmcells.files import write_json, write_tensors
+from lmcells.files import under, write_json, write_tensors
 from lmcells.pretrained import folder as layout
-from lmcells.pretrained.layers import Arrays, Floats, float32, under
+from lmcells.pretrained.layers import Arrays, Floats, float32
 
 if TYPE_CHECKING:
     from lmcells.training.prototypes import Prototypes

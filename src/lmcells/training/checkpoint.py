@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 import lmcells
 from lmcells.errors import ConfigError, FormatError
-from lmcells.files import read_json, read_tensors, sha256, write_json, write_tensors
+from lmcells.files import read_json, read_tensors, sha256, under, write_json, write_tensors
 from lmcells.training.distributed import dropout_states, restore_dropout
 from lmcells.training.metrics import TrainingWarning
 from lmcells.training.settings import MAY_CHANGE
@@ -123,11 +122,6 @@ def restore_task(task: "Task[Any, Any]", output: Path) -> None:
     for name in _POSITION:
         setattr(task, name, state[name])
     task.n_examples, task.clock.seconds_before = state["centers"], state["seconds"]
-
-
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with `prefix`, by the rest of their names."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _newest_first(output: Path) -> list[Path]:
