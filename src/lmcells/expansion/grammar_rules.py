@@ -154,10 +154,12 @@ def _stopped(match: re.Match[str]) -> str | None:
 
 
 def _of_system(match: re.Match[str]) -> str | None:
-    """ "ID: afebrile" near "RESP:" or "GU:"; not "ID: 45 yo man" and "GI: 70", an index."""
-    around = match.string[max(0, match.start() - _SYSTEMS_REACH) : match.end() + _SYSTEMS_REACH]
-    others = {name.upper() for name in _SYSTEM.findall(around)} - {match[0].upper()}
-    return _SYSTEMS[match[0].upper()] if others else None
+    """ "ID: afebrile" after "RESP:" or "GU:"; not "ID: 45 yo man", which comes first, and "GI: 70", an index."""
+    name = match[0].upper()
+    end = match.start() if name == "ID" else match.end() + _SYSTEMS_REACH
+    around = match.string[max(0, match.start() - _SYSTEMS_REACH) : end]
+    others = {other.upper() for other in _SYSTEM.findall(around)} - {name}
+    return _SYSTEMS[name] if others else None
 
 
 def _glued(match: re.Match[str]) -> str | None:
@@ -297,12 +299,6 @@ _DAY = r"(?:yesterday|today|tomorrow|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat
 _BY_LAPAROSCOPE = (
     "adjustable|append|appy|assisted|band\\b|banding|bypass|chole|colect|cystect|fundoplication|gastr|hernia|hyster|ligation|"
     "myomect|nephrect|nissen|oophorect|ovarian|prostatect|roux|salping|sigmoid|sleeve|splenect|tubal"
-)
-_OF_A_PATIENT = (
-    r"A&O|A\+O|ABLE|ADM|ADMITTED|AFEB(?:RILE)?|ALERT|ANXIOUS|APPEARS|ARRIVED|ASLEEP|AWAKE|BECAME|C/O|CALM|COMPLAINS|COMPLAINED|CONFUSED|"
-    r"CONT|CONTINUES|DENIED|DENIES|EXTUBATED|FOLLOWS|GIVEN|HAD|HAS|INTUBATED|IS|LETHARGIC|MAE|MED|MEDICATED|MOVING|NPO|OOB|PLACED|"
-    r"PRESENTED|PRESENTS|RECEIVED|REMAINED|REMAINS|REPORTED|REPORTS|REQUIRED|REQUIRES|RESPONDS|RESTING|SEDATED|SLEEPING|SLEPT|STATED|"
-    r"STATES|STATUS|TAKEN|TOL|TOLERATED|TOLERATES|TRANSFERRED|TURNED|UNABLE|UP|VOIDING|WAS|WEANED|WOKE"
 )
 _NUMBER = rf"(?P<n>\d{{1,2}}{_RANGE}?)"
 COUNTED = (
@@ -599,7 +595,7 @@ COUNTED = (
         flags=re.I,
     ),
     Rule(
-        rf"(?<![\w/])(?:{'|'.join(_SYSTEMS)})(?=:(?!\s*[<>~]?\d+\s?(?:$|[-,;./\n]|y)))",
+        rf"(?<![\w/])(?:(?!ID)|(?<=[,.;]\s)|(?<=\n))(?:{'|'.join(_SYSTEMS)})(?=:(?!\s*[<>~]?\d+\s?(?:$|[-,;./\n]|y)))",
         _of_system,
         needs="|".join(f"{name.lower()}:" for name in _SYSTEMS),
         flags=re.I,
@@ -619,13 +615,7 @@ COUNTED = (
         lambda m: "chest tubes" if m["s"] else "chest tube",
         needs="ct c|ct d|ct l|ct n|ct o|ct p|ct r|ct s|ct t|ct w|ct x|cts|ct's",
     ),
-    # PT DENIES PAIN, in all caps; INC D+I
-    Rule(
-        rf"(?P<pt>PT)(?<![\w/&-]PT)(?:['’]S)?(?=\s(?:{_OF_A_PATIENT})\b(?!\s(?:\d+\.\d|ELEVATED|NORMAL|PROLONGED)))",
-        "patient",
-        needs="pt |pt's",
-        group="pt",
-    ),
+    # INC D+I
     Rule(
         r"(?<!\w)inc(?=\s(?:[cd](?:[&+]| and )[di]|clean|dry|drsg|dsg|intact|open to air|ota|site|staples|sutures"
         r"|(?:w/|with)\s?(?:dermabond|dsg|staples|steri|sutures))(?!\w))",
@@ -633,12 +623,7 @@ COUNTED = (
         needs="inc c|inc d|inc i|inc o|inc s|inc w",
         flags=re.I,
     ),
-    # TF 120 cc/kg/day, all PG and D/S 78 of newborns
-    Rule(
-        r"(?:(?<=PO/)|(?<=[Aa]ll ))PG\b|(?<!\w)PG(?=\s(?:q\s?\d|over\s\d|feed))",
-        "per gavage",
-        needs="/pg|l pg|pg q|pg o|pg f",
-    ),
+    # TF 120 cc/kg/day
     Rule(
         r"(?<!\w)TF(?=\s?(?:[:=@]|at|of|to)?\s?\d{2,3}\s?(?:cc|ml)s?/k)",
         "total fluids",
@@ -664,7 +649,6 @@ COUNTED = (
         needs="s/s d|s/s f|s/s o",
         flags=re.I,
     ),
-    Rule(r"(?<!\w)[Dd]/[Ss](?=:?\s\d{2,3}(?!\w|[./]\d|%))", "Dextrostix", needs="d/s 0|d/s:"),
     # 39w2d, 28 w 5 d
     Rule(
         r"(?<![\w./-])(?P<w>\d{1,2})\s?w(?:k|ks)?\s?(?P<d>[0-6])\s?d(?![\w/'-])",
