@@ -420,7 +420,9 @@ def print_floor(sizes: Sizes, *, bandwidth: float = 4.3e12, rate: float = 790e12
 
 def check(device: torch.device) -> bool:
     """The kernels' values and gradients against the model's own in float32; its own under bf16 beside them."""
+    from lmcells.training.kernels import TABLE, beside
     from lmcells.training.kernels.loss import FusedLoss
+    from lmcells.training.kernels.windows import TimeMajor
 
     torch.manual_seed(0)
     sizes = Sizes(n_tokens=0, n_words=5_000, n_sections=300, batch=4_096 + 37)
@@ -441,10 +443,20 @@ def check(device: torch.device) -> bool:
         with torch.autocast(device.type, torch.bfloat16):
             return model.loss(batch, draws)
 
+    def by_kernels(batch: Batch, draws: SectionDraws) -> Loss:
+        """In the order of the batch, as the model's."""
+        windows = TimeMajor.of_windows(batch, config=model.config)
+        words = windows.words
+        with beside(TABLE, draws.sections):
+            is_group = torch.arange(words.capacity, device=device) < words.n_groups
+            drawn = draws.sections[words.of_group].int().masked_fill(~is_group.unsqueeze(1), sizes.n_sections)
+        loss = fused(windows, SectionDraws(sections=drawn, words=words.of_group))
+        return Loss(*map(windows.in_given_order, (loss.reconstruction, loss.prior_divergence)))
+
     wanted, wanted_gradients = gradients(model.loss)
     rounded, rounded_gradients = gradients(narrow)
-    found, found_gradients = gradients(fused)
-    _, again = gradients(fused)
+    found, found_gradients = gradients(by_kernels)
+    _, again = gradients(by_kernels)
     print(f"{'':42s} {'kernels':>10s} {'bf16 autocast':>14s}   (error relative to float32)")
     good = True
     for name in ("reconstruction", "prior_divergence"):

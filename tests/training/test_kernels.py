@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from lmcells.errors import ConfigError
-from lmcells.model import Batch, LatentMeaningCells, ModelConfig, SectionDraws, Windows
+from lmcells.model import Batch, LatentMeaningCells, Loss, ModelConfig, SectionDraws, Windows
 from lmcells.training.device_corpus import AliasTable, Chunk, OccurrenceSections
-from lmcells.training.kernels import GROUPS, TABLE, CapturedStep, join, kernels_available
+from lmcells.training.kernels import GROUPS, TABLE, CapturedStep, beside, join, kernels_available
 from lmcells.training.sampler import Sampler
 from lmcells.training.task import Adam, descend
 
@@ -49,7 +49,7 @@ if DEVICE == "cuda" or INTERPRETED:
     from lmcells.training.kernels.lookup import group_by_id, group_distinct, look_up, sum_rows
     from lmcells.training.kernels.loss import FusedLoss
     from lmcells.training.kernels.operands import NARROW, Dropout
-    from lmcells.training.kernels.windows import draw_sections, draw_windows
+    from lmcells.training.kernels.windows import TimeMajor, draw_sections, draw_windows
 
     if INTERPRETED:  # one after another; most would find no rows
         model_network.N_PROGRAMS = 3
@@ -101,6 +101,18 @@ def random_batch() -> tuple[Batch, SectionDraws]:
     return batch, SectionDraws(sections=ids(N_SECTIONS, N_WORDS, DRAWS))
 
 
+def loss_of(fused: "FusedLoss", batch: Batch, draws: SectionDraws) -> Loss:
+    """The kernels' loss of a batch, in its order; `draws` are of the whole vocabulary."""
+    windows = TimeMajor.of_windows(batch, config=fused.model.config)
+    with beside(TABLE, draws.sections):
+        is_group = torch.arange(windows.words.capacity, device=DEVICE) < windows.words.n_groups
+        sections = (
+            draws.sections[windows.words.of_group].int().masked_fill(~is_group.unsqueeze(1), N_SECTIONS)
+        )
+    loss = fused(windows, SectionDraws(sections=sections, words=windows.words.of_group))
+    return Loss(*map(windows.in_given_order, (loss.reconstruction, loss.prior_divergence)))
+
+
 def gradients(model: LatentMeaningCells, value: Tensor) -> dict[str, Tensor]:
     model.zero_grad()
     value.backward()
@@ -124,7 +136,7 @@ def assert_same_gradients(model: LatentMeaningCells, found: Tensor, wanted: Tens
 @pytest.mark.parametrize("settings", [{}, {"context_dim": 32}, {"masks_span": True}])
 def test_loss_and_gradients_are_the_models(settings: dict[str, int]) -> None:
     model, (batch, draws) = lmc(**settings), random_batch()
-    wanted, found = model.loss(batch, draws), FusedLoss(model)(batch, draws)
+    wanted, found = model.loss(batch, draws), loss_of(FusedLoss(model), batch, draws)
     assert_near(found.reconstruction, wanted.reconstruction, within=0.01)
     assert_near(found.prior_divergence, wanted.prior_divergence, within=0.01)
     assert_same_gradients(model, found.total.mean(), wanted.total.mean())
@@ -244,7 +256,7 @@ def test_dropout_of_the_model_network_is_undone_in_backward() -> None:
 
     def loss() -> Tensor:
         torch.manual_seed(8)
-        return fused(batch, draws).total.double().mean()
+        return loss_of(fused, batch, draws).total.double().mean()
 
     slopes = gradients(model, loss())
     parameters = {name: value for name, value in model.named_parameters() if name.startswith("prior.")}
@@ -263,7 +275,7 @@ def test_without_metadata_and_center_mask_they_are_null_and_present() -> None:
     bare = Batch(
         center=batch.center, context=batch.context, context_mask=batch.context_mask, negatives=batch.negatives
     )
-    assert_near(FusedLoss(model)(bare, draws).total, model.loss(bare, draws).total, within=0.01)
+    assert_near(loss_of(FusedLoss(model), bare, draws).total, model.loss(bare, draws).total, within=0.01)
 
 
 @runs_kernels
@@ -272,7 +284,7 @@ def test_a_repeated_step_is_the_same_bit_for_bit() -> None:
     fused, results = FusedLoss(model), []
     for seed in (5, 5, 6):
         torch.manual_seed(seed)
-        results.append(gradients(model, fused(batch, draws).total.mean()))
+        results.append(gradients(model, loss_of(fused, batch, draws).total.mean()))
     first, second, other = results
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not any(torch.equal(first[name], other[name]) for name in first)
@@ -403,7 +415,7 @@ def test_a_captured_step_goes_on_drawing_other_dropouts() -> None:
     fused, seen = FusedLoss(model), torch.zeros((), device="cuda")
 
     def step() -> None:
-        loss = fused(batch, draws).total.mean()
+        loss = loss_of(fused, batch, draws).total.mean()
         model.zero_grad()
         loss.backward()
         seen.copy_(loss.detach())
@@ -416,12 +428,9 @@ def test_a_captured_step_goes_on_drawing_other_dropouts() -> None:
 
 
 @runs_kernels
-def test_sizes_and_draws_that_the_kernels_do_not_know_are_refused() -> None:
+def test_sizes_that_the_kernels_do_not_know_are_refused() -> None:
     with pytest.raises(ConfigError, match="hidden_dim is 32"):
         FusedLoss(lmc(hidden_dim=32))
-    batch, draws = random_batch()
-    with pytest.raises(ValueError, match="every word of the vocabulary"):
-        FusedLoss(lmc())(batch, SectionDraws(sections=draws.sections, words=ids(N_WORDS, 3)))
 
 
 def test_the_cpu_has_no_kernels() -> None:

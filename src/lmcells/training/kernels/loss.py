@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lmcells.errors import ConfigError
-from lmcells.model import Batch, Gaussian, LatentMeaningCells, Loss, SectionDraws, Windows
+from lmcells.model import Gaussian, LatentMeaningCells, Loss, SectionDraws, Windows
 from lmcells.model.networks import MaskedSpanReader, neighbour_offsets
 from lmcells.training.device_corpus import Chunk
 from lmcells.training.kernels import GROUPS, METADATA, SECTIONS, TABLE, beside, join
@@ -20,7 +20,6 @@ from lmcells.training.kernels.windows import (
     draw_sections,
     draw_seeds,
     draw_windows,
-    sections_of,
 )
 from lmcells.training.sampler import Sampler
 
@@ -71,28 +70,11 @@ class FusedLoss:
             )
         return windows, SectionDraws(sections=drawn, words=windows.words.of_group)
 
-    def __call__(self, batch: Batch | TimeMajor, draws: SectionDraws) -> Loss:
-        """Both parts of the objective for each center of what `draw` returned, in its order.
-
-        With a `Batch`, `draws` must cover the whole vocabulary.
-        """
-        if isinstance(batch, TimeMajor):
-            assert draws.sections is not None
-            return self._loss(batch, draws.sections)
-        if draws.words is not None or draws.sections is None:
-            raise ValueError("FusedLoss needs draws.sections for every word of the vocabulary, and no words.")
-        config = self.model.config
-        windows = TimeMajor.of_windows(batch, config=config)
-        with beside(TABLE, draws.sections):
-            sections = sections_of(draws.sections, windows.words, n_metadata=config.n_metadata)
-        loss = self._loss(windows, sections)
-        return Loss(
-            windows.in_given_order(loss.reconstruction), windows.in_given_order(loss.prior_divergence)
-        )
-
-    def _loss(self, windows: TimeMajor, sections: Tensor) -> Loss:
-        """For each row of `windows`; `sections` (groups, n) are those of its words."""
-        config, device = self.model.config, sections.device
+    def __call__(self, windows: TimeMajor, draws: SectionDraws) -> Loss:
+        """Both parts of the objective for each center of what `draw` returned, in its order."""
+        config, sections = self.model.config, draws.sections  # (groups, n) of the windows' words
+        assert sections is not None
+        device = sections.device
         with torch.autocast(device.type, enabled=False):
             of_words, of_gate, *of_model = self._dropouts(device, windows.dropout_seeds)
             dropouts, floor = ModelDropouts(*of_model), config.variance_floor

@@ -260,14 +260,6 @@ def draw_sections(sections: OccurrenceSections, words: Grouping, *, n_draws: int
     return drawn
 
 
-def sections_of(sections: Tensor, words: Grouping, *, n_metadata: int) -> Tensor:
-    """The same from sections drawn for the whole vocabulary: (V, n) -> (groups, n) int32."""
-    assert words.of_group is not None
-    assert words.n_groups is not None
-    is_group = torch.arange(words.capacity, device=sections.device) < words.n_groups
-    return sections[words.of_group].int().masked_fill(~is_group.unsqueeze(1), n_metadata)
-
-
 @triton.jit
 def _draw_sections(
     drawn, of_group, n_groups, sections, offsets, sizes, rates, seed_of_step, capacity, n_metadata,
