@@ -136,6 +136,7 @@ FORMS = pytest.mark.parametrize(
         ("Cl-99 HCO3-30, CO2-based", {"HCO3": "bicarbonate"}),
         ("Tm 99.4, Tc 98.2, Tc 180, Tc 99 scan", {"Tm": "maximum temperature", "Tc": "current temperature"}),
         ("Plt Ct-312, Plt CT-guided", {"Ct": "count"}),
+        ("Troponin 1.30 ng/mL HI, eos 0.9 % *LO*, 3 mg/dL HI-RES, 5/6 HI", {"HI": "high", "LO": "low"}),
         ("BMx2", {"BM": "bowel movement"}),
         ("s/s drainage, s/s of infection", {"s/s": "serosanguineous"}),
         ("\ncc:[**Last Name**]", {"cc": "carbon copy"}),

@@ -571,6 +571,13 @@ COUNTED = (
         needs="0h|0 h|0(h|0 (h|0l|0 l|0(l|0 (l",
         group="flag",
     ),
+    # 1.30 ng/mL HI, 65.9 % *LO*
+    Rule(
+        r"\d\s?(?:[\w^*]*/[A-Za-z]+|%)\s(?:FEU\s)?[*(]?(?P<flag>HI|LO)(?![\w/-])",
+        lambda m: {"HI": "high", "LO": "low"}[m["flag"]],
+        needs="l hi|l lo|% hi|% lo|u hi|u lo|l *hi|l *lo|% *hi|% *lo",
+        group="flag",
+    ),
     # P80 and R 16 beside another vital sign; not the proteins p63 and p40, nor "T104 R 12 hrs", a rectal one
     Rule(
         rf"(?<!\w)[PRpr](?={_VALUE}(?![\d/A-Z]|\s?(?:mg|mcg|g|ml|mL|units?|cm|mm|%|min|hr?s?|hours?|days?|deg)(?!\w)))",
