@@ -3,10 +3,11 @@
 senses                   the words near a word's cell, and how sections move it
 sections                 which sections are alike: nearest ones, clusters, a map
 gate, interpolation      how much the section weighs against the words, and what if it weighed more or less
-mixtures, vectors        words and sections as mixtures of cells, and as vectors
+mixtures                 words and sections as mixtures of cells
 uncertainty              how sure the model is of its words
 figures, point_figures   a figure for each view; the only modules that need matplotlib
-names, cells, statistics what the views share: names to ids, cells of all words, numerics
+cells                    the cells of all words; what words and sections mean on average, and files of those vectors
+names, statistics        what the views share: names to ids, numerics
 """
 
 from typing import Any

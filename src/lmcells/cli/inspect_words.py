@@ -6,14 +6,20 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from lmcells.analysis import Row
-from lmcells.analysis.cells import WordCells
+from lmcells.analysis.cells import (
+    FORMATS,
+    WordCells,
+    require_format,
+    section_vectors,
+    word_vectors,
+    write_vectors,
+)
 from lmcells.analysis.gaussian_mixture import N_SAMPLES
 from lmcells.analysis.mixtures import MOST_WORDS, compare, phrase_mixture, section_mixture
 from lmcells.analysis.names import NULL_SECTION
 from lmcells.analysis.senses import AGAINST, MEASURES, measure_movement, nearest_words, word_senses
 from lmcells.analysis.statistics import N_RESAMPLES, with_interval
 from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, associations, named_words, word_variances
-from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors
 from lmcells.cli import inspect_view as views
 from lmcells.cli.arguments import Command, Options, picked
 from lmcells.cli.terminal import print_columns, print_result, print_rows, table
