@@ -13,7 +13,6 @@ from torch.nn.parallel import DistributedDataParallel
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
 from lmcells.model import Batch, CellModel, LatentMeaningCells, ModelConfig, SectionDraws, create_model
-from lmcells.training.contrastive import contrastive_loss, phrase_loss
 from lmcells.training.device_corpus import divide
 from lmcells.training.distributed import DRAWS, DROPOUT, INITIALISATION, World, derived_seed, generator_for
 from lmcells.training.kernels import CapturedStep, kernels_available, run_aside
@@ -21,7 +20,7 @@ from lmcells.training.loop import run_task
 from lmcells.training.metrics import Progress
 from lmcells.training.sampler import Centers, Sampler, ShardReader
 from lmcells.training.settings import TrainingSettings
-from lmcells.training.spans import MaskedSpans, Spans, add_noise
+from lmcells.training.spans import MaskedSpans, Spans, add_noise, contrastive_loss, phrase_loss
 from lmcells.training.task import Adam, Task
 
 if TYPE_CHECKING:

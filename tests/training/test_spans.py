@@ -12,10 +12,17 @@ from torch.nn import functional
 from lmcells.corpus import Corpus
 from lmcells.model import CellModel
 from lmcells.training.cells import train
-from lmcells.training.contrastive import contrastive_loss, info_nce, phrase_loss
 from lmcells.training.device_corpus import Chunk
 from lmcells.training.sampler import LoadedChunk, ShardReader
-from lmcells.training.spans import MaskedSpans, Occurrences, Spans, add_noise
+from lmcells.training.spans import (
+    MaskedSpans,
+    Occurrences,
+    Spans,
+    add_noise,
+    contrastive_loss,
+    info_nce,
+    phrase_loss,
+)
 from training.small_runs import planted_corpus, tiny_config, tiny_settings, whole_chunk
 
 CPU = torch.device("cpu")
