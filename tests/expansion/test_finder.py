@@ -215,6 +215,13 @@ def test_numerals_units_names_and_marks_are_no_short_forms(text: str) -> None:
     assert found(text) == []
 
 
+def test_sides_are_found_in_small_letters_where_the_whole_text_is_in_lower_case() -> None:
+    find = ShortFormFinder(["R", "L", "S"])
+    text = "pain in l hip and r knee, no s seen"
+    assert [text[each.start : each.end] for each in find(text)] == ["l", "r"]
+    assert find("The SPECIMEN is a l hip, MARGINS r to left.") == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

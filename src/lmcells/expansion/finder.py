@@ -28,7 +28,7 @@ import numpy.typing as npt
 from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.grammar import is_code
 from lmcells.expansion.inventory import SenseInventory
-from lmcells.expansion.look_alikes import QUANTITY_FOLLOWS, LookAlikes, Written
+from lmcells.expansion.look_alikes import QUANTITY_FOLLOWS, SIDES, LookAlikes, Written
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES, UNITS, VALUES
 from lmcells.notes.tokens import (
     NUMBER,
@@ -294,7 +294,11 @@ class ShortFormFinder:
         if plain == entry.plain:
             return 0
         lower = plain.lower()
-        if self._exact or len(plain) == 1 or lower != entry.plain.lower().replace("’", "'"):
+        if (
+            self._exact
+            or (len(plain) == 1 and plain not in SIDES)
+            or lower != entry.plain.lower().replace("’", "'")
+        ):
             return None
         capitalised = plain[0].isupper() and plain[1:].islower()
         is_ordinary = lower in NOT_SHORTHAND or (capitalised and lower in NAMES)

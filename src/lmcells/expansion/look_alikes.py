@@ -30,7 +30,8 @@ _REACH = 60  # on either side, for most rules
 _MOST_LEADING = 12  # before a short form, for a number, an article or a title
 _LABELS_REACH = 4_000  # before a letter, for the earlier labels of its list
 _NEARBY = 1_500  # on either side, for the labels next to one
-_SAMPLE = 4_000  # to decide whether a text is in all caps
+_SAMPLE = 4_000  # to decide whether a text is in all caps or in lower case
+SIDES = frozenset("rl")  # the only letters that are found in lower case: "l hip"
 _A_SENTENCE = 3  # words in capitals, at least: "COPD, PAD. Now" is a list of short forms
 
 # Roman numerals: "stage IV", "type Ib", "III/IV", "IV. PLAN"; and the stage Ta of a tumor.
@@ -270,6 +271,16 @@ class LookAlikes:
         """Whether the whole text is in all caps."""
         n_capitals, n_lower = (self._text.count(letter, 0, _SAMPLE) for letter in "Ee")
         return n_capitals >= 6 and n_capitals > 4 * n_lower
+
+    def _has_capitals(self, _: Written) -> bool:
+        """ "a red l" in a text with capitals is misspelt or misread; "l hip" in one without is left."""
+        return not self._is_in_lower_case
+
+    @cached_property
+    def _is_in_lower_case(self) -> bool:
+        """Whether the whole text is in lower case, but for a name or two."""
+        sample = self._text[:_SAMPLE]
+        return sum(map(str.islower, sample)) > 50 * sum(map(str.isupper, sample))
 
     def _words_around(self, written: Written, boundary: re.Pattern[str]) -> tuple[int, int]:
         """Count the words in capitals and in lower case around it, up to a boundary on either side."""
@@ -530,6 +541,7 @@ def _rules_of(stem: str) -> tuple[_Rule, ...]:
         (_beside(after=_OF_STOOL_FOLLOWS), lower == "heme"),  # "stool heme negative"
         (_beside(after=_STRAIN_FOLLOWS), stem == "RA"),  # "rubella virus vaccine (Wistar RA 27/3)"
         (LookAlikes._is_spaced_out, len(stem) == 1),
+        (LookAlikes._has_capitals, stem in SIDES),
         (_beside(before=_WEB_NAME_BEFORE), stem in _WEB_ENDINGS),
         (LookAlikes._masks_name, stem == "ABC"),
         # "M.R., M.D."
