@@ -89,7 +89,7 @@ FORMS = pytest.mark.parametrize(
         ("Ref. Physician, ref range", {"Ref.": "referring"}),
         ("Sect. Site PCs", {"Sect.": "section", "PCs": "pieces"}),
         ("1: SP: Left kidney, 2. SP: tube draining", {"SP": "specimen"}),
-        ("HIE x 1\nHIE x 72 hours", {"HIE": "hematoxylin and eosin", "x 1": "times one", "x 72": "for 72"}),
+        ("\nHIE x 1\nHIE x 72 hours", {"HIE": "hematoxylin and eosin", "x 1": "times one", "x 72": "for 72"}),
         ("Bcx 2/2 NGTD, labs 2/2 showed, discharged 2/2 to rehab", {}),
         ("IVF 3 L. Chest clear, seen by Dr. L. Knee", {}),
         ("cancer in 4/12 cores, fevers since 3/7 and, scheduled for 3/7 at", {}),
@@ -127,23 +127,23 @@ FORMS = pytest.mark.parametrize(
         ("D/C Foley, d/c the IVF, dc home meds, d/c on ASA", {"D/C": "discontinue", "d/c": "discontinue"}),
         ("Abx d/c'd, drip was DC'd", {"d/c'd": "discontinued", "DC'd": "discontinued"}),
         ("Came in on insulin d/c'd home, abx, d/c'd to rehab, ASA d/c planning, rec'd vanco d/c home", {}),
-        ("RESP: clear. ID: afebrile. GI: 3 stools", {"ID": "infectious disease", "GI": "gastrointestinal"}),
+        ("RESP: clear. ID: afebrile. GI: 3 stools", {"ID": "infectious disease"}),
         ("ID: 45 yo", {"yo": "year old"}),
-        ("RENAL: fine. Patient ID: shown, CV: stable", {"CV": "cardiovascular"}),
-        ("CV: sent, GI: 70, ID: 12345, then RESP: clear", {"CV": "cardiovascular"}),
+        ("RENAL: fine. Patient ID: shown, ID: 12345, ID: bracelet on", {}),
+        ("CV: RRR\nID: afebrile", {"ID": "infectious disease"}),
         ("\ncc: Dr. Jones\ncc: cough", {"cc": "carbon copy"}),
-        ("TF 120 cc/kg/d, TF at 60 cc/hr", {"TF": "total fluids"}),
+        ("TF 120 cc/kg/d, TF 25 mL/kg at 60 cc/hr", {"TF": "total fluids"}),
         ("Cl-99 HCO3-30, CO2-based", {"HCO3": "bicarbonate"}),
         ("Tm 99.4, Tc 98.2, Tc 180, Tc 99 scan", {"Tm": "maximum temperature", "Tc": "current temperature"}),
         ("Plt Ct-312, Plt CT-guided", {"Ct": "count"}),
         ("Troponin 1.30 ng/mL HI, eos 0.9 % *LO*, 3 mg/dL HI-RES, 5/6 HI", {"HI": "high", "LO": "low"}),
-        ("BMx2", {"BM": "bowel movement"}),
-        ("s/s drainage, s/s of infection", {"s/s": "serosanguineous"}),
-        ("\ncc:[**Last Name**]", {"cc": "carbon copy"}),
-        ("CT d/c'd, CTs to sxn", {"CT": "chest tube", "d/c'd": "discontinued", "CTs": "chest tubes"}),
+        ("small s/s drainage, no s/s drainage, s/s of infection", {"s/s": "serosanguineous"}),
+        ("\nCC: Dr. sent her", {}),
+        ("CTs to sxn, CT leak at anastomosis, prior CT pulled for comparison", {"CTs": "chest tubes"}),
         ("CT to abdomen, CT w/ water-soluble contrast", {"w/": "with"}),
         ("CT TO SXN, wires d/c'd", {"CT": "chest tube", "d/c'd": "discontinued"}),
-        ("abd inc with staples, INC D+I, INC OF STOOL", {"inc": "incision", "INC": "incision"}),
+        ("abd inc with staples, inc D+I, inc dry cough, INC OF STOOL, meds inc aspirin", {}),
+        ("fever inc; skin inc; inc to R hip", {"inc": "increased"}),
         ("ED: 34F BIBA, Temp: 99F with chills", {"F": "female"}),
         ("SBR GR II, mobs L4/5 gr III, 1 gr IV", {"GR": "grade", "gr": "grade"}),
         ("head ct, weak quads, neonatal HIE, lymph node 2, given rx, pt exp pain, no. of, No.", {}),
@@ -154,11 +154,6 @@ FORMS = pytest.mark.parametrize(
 @FORMS
 def test_what_is_counted_or_joined_is_read_out(text: str, expected: dict[str, str]) -> None:
     assert {text[each.start : each.end]: each.long_form for each in find_counted(text)} == expected
-
-
-def test_id_before_the_systems_is_not_one_of_them() -> None:
-    text = "ID: Mr. Smith\nCV: stable\nRESP: clear"
-    assert [text[each.start : each.end] for each in find_counted(text)] == ["CV"]
 
 
 @FORMS
@@ -196,6 +191,29 @@ def test_forms_are_read_at_any_distance_from_each_other(text: str, expected: dic
         "MRI w/wo contrast",
         "P/W blast injury, O&P/enteric",
         "2:45 mom called",
+        "ID: Mr. Smith\nCV: stable\nRESP: clear",
+        "sodium 130 mEq/L. Chest clear, 4.5 x 10^9/L. Lung clear",
+        "Bactrim bid x 14, 1 ppd x 20, NS x 500 bolus, walked x 150 feet",
+        "tumor G3, P16 positive, rotavirus G1P8",
+        "underwent HD#2, tolerated HD #1",
+        "Fever. 99F chills, right groin. 6F from, Cath. 10F with drain",
+        "laser at 15w, on 9w, fundus with 90d lens",
+        "MI in 10/12, VA OD 6/12, OS 6/12, f/u 4 wk 2D echo",
+        "HPV HR 16, 24 urine HR 24",
+        "FiO2 40% HI flow, 85% LO frequency",
+        "BP 120/80, R 18 G IV, p-r 160, P 16 weeks",
+        "part 2/2 see above, radial 2/2 intact, dose 2/2 done",
+        "D/C insulin teaching, d/c precautions reviewed, d/c lasix dose 40, stable on lasix d/c.",
+        "CC: [**3-4**] day cough",
+        "Tm 34, Tc 99, chol Tc 98, PCR Tm 95",
+        "renal cell ct showed, small cell ct chest, tight all quads",
+        "thyroid gr 2, ASA gr 5, gr 4, para 2",
+        "pain no. 5 siblings, cries a lot no 5 words",
+        "with 02 units, and 02 siblings",
+        "allergic rx with PCN, rx with patient, Lot AB123, pt exp 3/4 fever",
+        "held in lap, needle inserted, HEME/LYMPH: 12 point ROS",
+        "Q. Other than that, co q daily, PM&R, the am-pac score",
+        "EtOH w/drawal, 40 kcal w/kg, 1 p/month",
     ],
 )
 def test_dimensions_dates_labels_and_other_forms_are_left_alone(text: str) -> None:

@@ -65,12 +65,15 @@ def _numbers(match: re.Match[str]) -> str:
 
 def _times(match: re.Match[str]) -> str | None:
     first, *last = map(int, _counted(match).split("-"))
-    if last and last[0] <= first:
-        return None  # a suture: 3-0
+    dosed = _DOSED_BEFORE.search(match.string, max(0, match.start() - 8), match.start())
+    if dosed or (last and last[0] <= first):
+        return None  # days or years ("bid x 7", "1 ppd x 20"); a suture: 3-0
     return f"times {' to '.join(_in_words(each) for each in (first, *last))}"
 
 
-def _gravida(match: re.Match[str]) -> str:
+def _gravida(match: re.Match[str]) -> str | None:
+    if len(match["p"]) < 3 and int(match["p"]) > int(match["g"]):
+        return None  # "G3, P16" of a tumor, "G1P8" of a rotavirus
     read = f"gravida {match['g']} para {match['p']}"
     return read + (f" abortus {match['a']}" if match["a"] else "")
 
@@ -109,13 +112,11 @@ def _vital_sign(match: re.Match[str]) -> str | None:
 
 
 def _period_of(match: re.Match[str]) -> str | None:
-    is_date_or_share = _DATE_BEFORE.search(
-        match.string, max(0, match.start() - 20), match.start()
-    ) or _PARTS_FOLLOW.match(match.string, match.end())
-    if is_date_or_share:
-        return None
     is_time = _follows_for(match) or _LATER_FOLLOWS.match(match.string, match.end())
-    if match["parts"] != "52" and not is_time:
+    is_date = _DATE_BEFORE.search(match.string, max(0, match.start() - 20), match.start())
+    if _PARTS_FOLLOW.match(match.string, match.end()) or (
+        match["parts"] != "52" and (is_date or not is_time)
+    ):
         return None  # a fraction or a date
     return _plural(match["n"], _PARTS[match["parts"]])
 
@@ -127,10 +128,12 @@ def _because_of(match: re.Match[str]) -> str | None:
 
 
 def _increased(match: re.Match[str]) -> str | None:
-    """ "temp inc to 103"; not incontinent ("inc of urine"), an incision ("inc c/d/i") or incomplete ("inc RBBB")."""
+    """ "temp inc to 103", "inc redness", "fever inc;": only of what increases; the model reads the others."""
     text = match.string
-    before = _NOT_INCREASED_BEFORE.search(text, max(0, match.start() - 16), match.start())
-    return None if before or _NOT_INCREASED_FOLLOWS.match(text, match.end()) else "increased"
+    if text[match.end()] not in ",;":
+        return "increased" if _INCREASES_FOLLOW.match(text, match.end()) else None
+    is_other = _NOT_INCREASED_BEFORE.search(text, max(0, match.start() - 16), match.start())
+    return None if is_other else "increased"
 
 
 def _expiration(match: re.Match[str]) -> str | None:
@@ -140,36 +143,23 @@ def _expiration(match: re.Match[str]) -> str | None:
 
 
 def _stopped(match: re.Match[str]) -> str | None:
-    """ "d/c Foley" is "discontinue", "abx dc'd" is "discontinued"; not "d/c home" and "abx, d/c'd to rehab"."""
+    """ "d/c Foley" is "discontinue", "abx dc'd" is "discontinued"; not "d/c home" and "on abx dc'd to rehab"."""
     done = "d" if match["done"] else ""
     if _STOPPED_FOLLOWS.match(match.string, match.end()):
         return f"discontinue{done}"
-    before = _STOPPED_BEFORE.search(match.string, max(0, match.start() - 36), match.start())
-    ends = (
-        (_PLACE_FOLLOWS.match(match.string, match.end()) is None)
-        if done
-        else _CLAUSE_ENDS.match(match.string, match.end())
-    )
-    return f"discontinue{done}" if before and ends else None
+    before = done and _STOPPED_BEFORE.search(match.string, max(0, match.start() - 36), match.start())
+    return "discontinued" if before and not _PLACE_FOLLOWS.match(match.string, match.end()) else None
 
 
-def _of_system(match: re.Match[str]) -> str | None:
-    """ "ID: afebrile" after "RESP:" or "GU:"; not "ID: 45 yo man", which comes first, and "GI: 70", an index."""
-    name = match[0].upper()
-    end = match.start() if name == "ID" else match.end() + _SYSTEMS_REACH
-    around = match.string[max(0, match.start() - _SYSTEMS_REACH) : end]
-    others = {other.upper() for other in _SYSTEM.findall(around)} - {name}
-    return _SYSTEMS[name] if others else None
+def _is_of_systems(match: re.Match[str]) -> str | None:
+    """ "ID: afebrile" after "RESP:" or "GU:"; not "ID: 45 yo man", which comes first, and "ID: bracelet on"."""
+    is_one = _SYSTEM.search(match.string, max(0, match.start() - _SYSTEMS_REACH), match.start())
+    return "infectious disease" if is_one else None
 
 
 def _glued(match: re.Match[str]) -> str | None:
-    """ "10d" is "days", "5y" is "years"; not "2d" and "3d", unless a time is meant, nor wards ("to 5w") and watts."""
-    if match["unit"] == "d" and match["n"] in ("2", "3") and not _is_time(match):
-        return None
-    if match["unit"] == "w" and (
-        _WARD_BEFORE.search(match.string, max(0, match.start() - 10), match.start())
-        or _WATTS_FOLLOW.match(match.string, match.end())
-    ):
+    """ "10d" is "days", "5y" is "years"; unless a time is meant, not "2d", "78d" (a lens), nor "5w" (a ward, watts)."""
+    if (match["unit"] == "w" or match["n"] in _OF_LENSES) and match["unit"] != "y" and not _is_time(match):
         return None
     return _PERIODS[match["unit"]] + ("" if match["n"] == "1" else "s")
 
@@ -207,7 +197,8 @@ def _after_or_with(match: re.Match[str]) -> str:
     return f"{'with' if match['word'] == 'w' else 'after'} {ordinals.get(match['n'], match['n'])}"
 
 
-_AGO_FOLLOWS = re.compile(r"\s(?:later|ago|post|prior|after|of|hx|history)\b|\sp/", re.I)
+_DOSED_BEFORE = re.compile(r"(?:[bt]id|qid|qd|daily|qhs|ppd)\s$", re.I)
+_AGO_FOLLOWS = re.compile(r"\s(?:later|ago|post\w*|pp|preg\w*|IUP|prior|after|of|hx|history)\b|\sp/", re.I)
 _LATER_FOLLOWS = re.compile(r"\s(?:later|ago|hx|history)\b", re.I)
 _AGE_BEFORE = re.compile(r"\baged?\s$", re.I)
 _PERSON_FOLLOWS = re.compile(
@@ -215,65 +206,59 @@ _PERSON_FOLLOWS = re.compile(
     r"(?:male|female|boy|girl|infant|child|baby|pt|patient|ex-|who|brought|presents)(?!\w))",
     re.I,
 )
-_BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every|[bt]ds?|[oq]ds|od)\s$", re.I)
-_DATE_BEFORE = re.compile(r"\b(?:since|(?:scheduled|booked|planned|appointment|appt) for)\s$", re.I)
+_BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every|[bt]ds?|[oq]ds)\s$", re.I)
+_DATE_BEFORE = re.compile(r"\b(?:in|since|every|(?:scheduled|booked|planned|appointment|appt) for)\s$", re.I)
 _PARTS_FOLLOW = re.compile(
     r"\s(?:(?:positive |lymph )?(?:cores?|nodes?|LNs?|biops\w+)|(?:are |is |was |were )?(?:positive|involved))\b"
 )
-_WARD_BEFORE = re.compile(r"(?<!\d[dw] )\b(?:bed|floor|rm|room|to|unit|ward)\s$", re.I)
-_WATTS_FOLLOW = re.compile(r"\s(?:bulb|coag|cut|lamp|laser|light|power|setting)", re.I)
+_OF_LENSES = ("2", "3", "4", "6", "20", "78", "90")  # and of echoes and nerves
 _WORD_BEFORE_BECAUSE = re.compile(r"([A-Za-z]{2,}[A-Za-z\d-]*)\)?\s$")
 _NO_EFFECTS = frozenset(
-    "and appointment appt are at began by clinic date dated day done for from given grade has in is last near next of "
-    "on or pulses pupils received return visit "
-    "bcx cultures cx cxr dtr dtrs labs reflexes scheduled score seen since started strength test than the through till "
-    "to until vaccinated was were with "
-    "mon monday tue tues tuesday wed wednesday thu thurs thursday fri friday sat saturday sun sunday".split()
+    "and appointment appt are at began biceps bottle by cath clinic ct date dated day done dose dp echo egd femoral "
+    "for from given grade has in is last margins mri murmur near next objects of on or page part patellar pulses "
+    "pupils radial recall received return sets st unit units visit week bcx cultures cx cxr dtr dtrs labs reflexes "
+    "scheduled score seen since started strength test than the through till to until vaccinated was were with mon "
+    "monday tue tues tuesday wed wednesday thu thurs thursday fri friday sat saturday sun sunday".split()
 )
+_INCREASES = (
+    r"(?:(?:t|bp|hr|rr|cr|o2|ggt|sed|sob|uop|wob|icp|lfts?)\b|(?:agitation|anxiety|attenuation|bili|body temp|bruising|"
+    r"calcium|chol|confusion|cough|creat|crying|dyspnea|edema|eos|erythema|esr|fatigue|fever|fuss|heart|heat|irritab|"
+    r"itching|intracranial|lactate|lethargy|liver|lymphocytes|numbness|oxygen|protein|pulse|rash|red|resp|secretions|"
+    r"sensitivity|serum|sgot|sgpt|sleep|soreness|swelling|temp|tenderness|thirst|uptake|warm|wbc|weakness|wheezing)\w*)"
+)
+_INCREASES_FOLLOW = re.compile(rf"\.?\s(?:in\b|(?:to|from|by)\st?\d|\d|{_INCREASES})", re.I)
 _NOT_INCREASED_BEFORE = re.compile(
     r"\b(?:pt|patient|is|was|remains|urin\w*|bladder|bowel|stool|fecal|stress|urge|abd\w*|midline|surgical|sternal|lap|"
-    r"inguinal|groin|left|right|[rl]t?|hip|knee|chest|bloods|labs|imaging|meds|vaccin\w*|shots|symptoms|sx|ROS)\s$",
-    re.I,
-)
-_NOT_INCREASED_FOLLOWS = re.compile(
-    r"\.?\s(?:of\s(?:urine|bladder|bowel|stool|fec|b\b|both)|sites?\b|c/d/i|cdi\b|heal|clean|dry|intact|open|line|clos|well|"
-    r"looks|care\b|drain|staples|sutur|spiro|[rl]?bbb\b|ab\b|abort|emptying|fracture|fx\b|x\s?\d|is\b|was\b|stool|urine|"
-    r"b/b\b|d(?:r?sg|ress)|margin|edges|soft|exam\b)",
+    r"skin|inguinal|groin|left|right|[rl]t?|hip|knee|chest)\s$",
     re.I,
 )
 _LOT_BEFORE = re.compile(r"\b(?:lot|batch|NDC|vaccine|vial)\b|#|\b[A-Z][A-Z0-9]*\d{2}[A-Z0-9]*\b", re.I)
 _STOPPABLE = (
     r"(?:abx|aline|(?:a|art|arterial|c|central|picc)[ -]lines?|antibiotics?|asa|aspirin|caths?|catheters?|"
-    r"chest tubes?|coumadin|ct['’]?s?|drains?|drips?|epidural|feeds|fluids|foley|gtts?|heparin|insulin|"
+    r"chest tubes?|coumadin|drips?|epidural|feeds|fluids|foley|gtts?|heparin|insulin|"
     r"isolation|ivfs?|ivs?|jp(?: drains?)?|lasix|levophed|lines?|lovenox|narcotics|ngt?|(?:ng|og)[ -]tubes?|"
-    r"nsaids|ogt|packing|pca|piccs?|pivs?|plavix|precautions|propofol|restraints|sedation|sitter|staples|"
-    r"steroids|sutures|swan|tele|telemetry|tpn|tubes?|vanco?|wires|zosyn|"
+    r"nsaids|ogt|packing|pca|piccs?|pivs?|plavix|propofol|restraints|sedation|sitter|staples|"
+    r"steroids|sutures|swan|tele|telemetry|tpn|vanco?|wires|zosyn|"
     r"[a-z]{2,}(?:azole|barbital|cillin|dipine|floxacin|formin|gliptin|isone|micin|mycin|olol|olone|parin|"
     r"penem|pril|sartan|semide|statin|thiazide|tidine|triptyline|xaban|zepam|zolam))"
 )
 _STOPPED_FOLLOWS = re.compile(
-    rf"\s+(?:(?:all|her|his|iv|oral|po|prn|the|[rl]|left|right)\s+){{0,2}}{_STOPPABLE}(?!\w)", re.I
+    rf"\s+(?:(?:all|her|his|iv|oral|po|prn|the|[rl]|left|right)\s+){{0,2}}{_STOPPABLE}(?!\w"
+    r"|\s(?:dos|educ|instruct|plan|regimen|taper|teach|(?:\w+\s)?\d)|:)",
+    re.I,
 )
-_STOPPED_BEFORE = re.compile(rf"(?<!\w){_STOPPABLE}\s(?:(?:been|is|now|then|to be|was|were)\s)?$", re.I)
+_STOPPED_BEFORE = re.compile(
+    rf"(?<!\w)(?<!\bon )(?<!with ){_STOPPABLE}\s(?:(?:been|is|now|then|to be|was|were)\s)?$", re.I
+)
 _PLACE_FOLLOWS = re.compile(r"\s(?:home|to)\b", re.I)
-_CLAUSE_ENDS = re.compile(r"\s*(?:[.,;)\n]|$)")
 _GASES = {
     "HCO3": "bicarbonate",
     "CO2": "carbon dioxide",
     "PCO2": "partial pressure of carbon dioxide",
     "PO2": "partial pressure of oxygen",
 }
-_SYSTEMS = {
-    "CV": "cardiovascular",
-    "ENDO": "endocrinology",
-    "GI": "gastrointestinal",
-    "GU": "genitourinary",
-    "HEME": "hematology",
-    "ID": "infectious disease",
-    "PULM": "pulmonary",
-}
 _SYSTEM = re.compile(r"\b(CVS?|ENDO|FEN|GI|GU|HEME|INTEG|NEURO|PULM|RENAL|RESP|SKIN)\s?:", re.I)
-_SYSTEMS_REACH = 600  # characters on either side of a system
+_SYSTEMS_REACH = 600  # characters before "ID:"
 _PARTS = {"7": "day", "52": "week", "12": "month"}
 _SIDES = {"R": "right", "L": "left"}
 _SIDED = (
@@ -294,7 +279,9 @@ _VALUE_ENDS = re.compile(r"[,;]|\.\s|\.?[ \t]*(?:\n|$)")
 _FLAG_ENDS = re.compile(_VALUE_ENDS.pattern + r"|[ ][A-Z%]")
 _SIDES_REACH = 30  # characters on either side of "(L)"
 _SIZE = re.compile(r"\([WD]\)")
-_OTHER_SIDE = re.compile(r"(?<!\w)R(?![\w/])|\b(?i:right|left|IOP|ABI|grip|flexion|extension|peak flow)\b")
+_OTHER_SIDE = re.compile(
+    r"(?<!\w)R(?![\w/])|\b(?i:right|left|IOP|ABI|ROM|calf|circ\w*|cup|grip|flexion|extension|kidney|peak flow|thigh)\b"
+)
 _DAY = r"(?:yesterday|today|tomorrow|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?s?)"
 _BY_LAPAROSCOPE = (
     "adjustable|append|appy|assisted|band\\b|banding|bypass|chole|colect|cystect|fundoplication|gastr|hernia|hyster|ligation|"
@@ -313,7 +300,7 @@ COUNTED = (
     Rule(
         r"(?<![\w.])q\.?\s?(?P<n>1|2|3|4|6|8|12|24|15|30)"
         r"(?=\s(?:accuchecks?|atc|checks?|ivp?|labs?|monitor\w*|neuro|oral|po|prn|suction\w*|turns?|vitals?|vs|x)\b)",
-        lambda m: f"every {m['n']} {'minutes' if m['n'] in ('15', '30') else 'hours'}",
+        lambda m: f"every {_plural(m['n'], 'minute' if m['n'] in ('15', '30') else 'hour')}",
         needs="q0|q.0|q 0|q. 0",
         flags=re.I,
     ),
@@ -332,7 +319,7 @@ COUNTED = (
     ),
     # x3, x 7-10 days; not 4 x 3 cm, 3"x2", "x 6 .8 cm", 10^9, nor a block "x 1 D"
     Rule(
-        rf"[xX](?<!\w[xX])\s?(?P<n>\d{{1,3}}(?:\.\d|\s1/2)?{_RANGE}?)(?=\s?(?:{_PERIOD}|doses?|nights?|(?-i:[dhw](?!/)))\b)",
+        rf"[xX](?<!\w[xX])\s?(?P<n>\d{{1,3}}(?:\.\d|\s1/2)?{_RANGE}?)(?=\s?(?:{_PERIOD}|doses?|nights?|(?-i:(?:[dh]|(?<=\d)w)(?!/)))\b)",
         lambda m: f"for {_counted(m)}",
         needs="x0|x 0",
         flags=re.I,
@@ -340,20 +327,20 @@ COUNTED = (
     Rule(
         r"[xX](?<!\w[xX])(?<!\d\s[xX])(?<!\d[\"”″][xX])(?<!\d[\"”″]\s[xX])"
         r"(?<![mM][mM]\s[xX])(?<!\dF\s[xX])(?<!Fr\s[xX])(?<!(?i:factor)\s[xX])"
-        r"(?:(?<=x)|(?<=[A-Z]{2}\sX)|\s)\s?(?P<n>\d{1,3}(?:[-–]\d{1,3})?)"
-        r"(?![\w%/^]|\s?\.\d|[-–]\d|\s?(?:x|cm|em|mm|mg|ml|by|inch|inches)\b)",
+        r"(?:(?<=x)|(?<=[A-Z]{2}\sX)|\s)\s?(?P<n>\d{1,2}(?:[-–]\d{1,2})?)"
+        r"(?![\w%/^'’]|\s?\.\d|[-–]\d|\s?(?:x|cm|em|mm|mg|ml|by|inch|inches|feet|ft)\b)",
         _times,
         needs="x0|x 0",
     ),
     Rule(
-        r"(?<!\w)(?:AA&?O|A\s?&\s?O|A/O|AO|A\+O)\s?[x×]\s?(?P<n>[1-4])\b",
+        r"(?<!\w)(?:AA&?O|A\s?&\s?O|A/O|AO|A\+O)\s?[x×]\s?(?P<n>[1-4])\b(?!\.\d|\s?[cm]m)",
         lambda m: f"alert and oriented {_times(m)}",
         needs="ox0|ox 0|o x0|o x 0|o×0|o ×0",
         flags=re.I,
     ),
     Rule(
         # Not "rotavirus G3 G4 P1", its serotypes.
-        r"\bG(?<!G\d\sG)(?P<g>\d{1,2})\s?,?\s?P\s?(?!(?:16|40|53|63)(?!\d))(?P<p>\d{1,4}(?:-\d){0,3})(?:\s?,?\s?A[bB]?(?P<a>\d))?"
+        r"\bG(?<!G\d\sG)(?P<g>\d{1,2})\s?,?\s?P\s?(?P<p>\d{1,4}(?:-\d){0,3})(?:\s?,?\s?A[bB]?(?P<a>\d))?"
         r"(?![\w[]|\sstrain)",
         _gravida,
         needs="g0",
@@ -367,7 +354,9 @@ COUNTED = (
     Rule(r"\bC(?P<c>\d{1,2})D(?P<d>\d{1,2})\b", r"cycle \g<c> day \g<d>", needs="c0d|c00d"),
     Rule(r"\bPOD\s?#?\s?(?P<n>\d{1,3})\b", r"postoperative day \g<n>", needs="pod"),
     Rule(
-        r"\bHD(?:\s?#\s?)?(?P<n>\d{1,3})\b(?!x|\+|\s(?:times|completed|via))",
+        # Not "underwent HD#2", a dialysis.
+        r"(?<!s/p )(?<!had )(?<!ated )(?<!rted )(?<!went )\bHD(?:\s?#\s?)?(?P<n>\d{1,3})\b"
+        r"(?!x|\+|\s(?:times|completed|run|session|tolerated|via|weekly))",
         r"hospital day \g<n>",
         needs="hd#|hd #|hd0",
     ),
@@ -394,8 +383,9 @@ COUNTED = (
     ),
     # 15M with pain, at the start of a sentence; 72F, SOBOE, of a line: neither a temperature nor a catheter
     Rule(
-        r"(?:^|\n|[.;]\s|:\s(?=\d\d\s?[MF],?\s(?:BIBA|c/o|driver|h/o|hx|p/w|PMH|restrained|who)(?!\w)))\d{1,2}\s?(?P<sex>[MF])"
-        r"(?=,?\s(?:adm|admitted|BIBA|c/o|driver|from|h/o|here|hx|p/w|PMH|presents?|restrained|s/p|sent|w/|who|with)(?!\w))",
+        r"(?:^|\n|[.:;]\s)(?:\d{1,2}\s?(?=M)|(?:2[5-9]|[3-8]\d|9[0-4])\s?)(?P<sex>[MF])"
+        r"(?=,?\s(?:adm|admitted|BIBA|c/o|driver|from|h/o|here|hx|p/w|PMH|presents?|restrained|s/p|sent|w/|who|with)(?!\w)"
+        r"(?!\s?(?:CGA|FWW|RW|SBA|cane|min|mod|walker)\b))",
         _sex,
         needs="0m,|0f,|0m |0f |0 m,|0 f,|0 m |0 f ",
         group="sex",
@@ -416,19 +406,19 @@ COUNTED = (
     Rule(r"(?<![\w./,-])(?P<n>\d{1,3})(?P<unit>[dwy])(?![\w/'-])", _glued, needs="0d|0w|0y", group="unit"),
     # w/ fever, w/fever, w/t102, /w fever, p/vax, p/1st
     Rule(
-        r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b|t\d)(?!in\b|out\b|wo\b|up\b|held\b|hold|ends?\b|ch\b|wp\b)",
+        r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b|t\d)(?!in\b|out\b|wo\b|up\b|held\b|hold|ends?\b|ch\b|wp\b|cm|dr[ae]w|kg\b|stand)",
         "with",
         needs="w/",
         flags=re.I,
     ),
     Rule(
-        r"(?<=[A-Za-z,;)]\s)w(?=\s(?!(?:and|dry|female|male|man|to|well|woman)\b)[A-Za-z]{2})"
+        r"(?<=[A-Za-z,;)]\s)w(?=\s(?!(?:and|dry|female|male|man|pink|to|well|woman)\b)[A-Za-z]{2})"
         r"|(?<=[a-z]\s)(?<!\dx\s)/w(?=\s)",
         "with",
         needs=" /w | w ",
     ),
     Rule(
-        r"(?<![\w/&])(?:p/(?!\s?(?:day|wk|week|min|hr|kg|os)\b|\s?(?:protocol|rectum|vag))"
+        r"(?<![\w/&])(?:p/(?!\s?(?:day|night|wk|week|mo|month|yr|year|min|hr|hour|kg|lb|MD|op|os|RN|up)\b|\s?(?:order|protocol|rectum|vag))"
         r"(?=\s?[a-zA-Z]{2}|\s\d)|P/(?=[a-z]{3}))",
         "after",
         needs="p/",
@@ -441,14 +431,14 @@ COUNTED = (
     # this am, the next a.m., q pm; "I am" is none
     Rule(
         rf"\b(?:each|early|every|following|in|in the|late|next|q\.?|since|that|the|this|until|(?i:{_DAY})\.?)\s"
-        r"(?P<half>[ap]\.?m\b(?:\.(?=\s?[a-z,;]))?)(?![\w'’]|\s(?:\w+ing|not|un\w+|I)\b)",
+        r"(?P<half>[ap]\.?m\b(?:\.(?=\s?[a-z,;]))?)(?![\w'’&-]|\s(?:\w+ing|not|un\w+|I)\b)",
         lambda m: "morning" if m["half"].startswith("a") else "evening",
         needs=" am| a.m| pm| p.m",
         group="half",
     ),
     # q. weekly, q am, q other day
     Rule(
-        r"(?<![\w.])(?<!enzyme )q\.?"
+        r"(?<![\w.])(?<!enzyme )(?<!co )(?-i:q\.?|Q(?!\.))"
         rf"(?=\s(?:daily|weekly|monthly|yearly|morning|evening|night|shift|bedtime|other|[ap]\.?m\b|{_DAY})(?!\w))",
         "every",
         needs="q |q. ",
@@ -457,7 +447,7 @@ COUNTED = (
     # lap cholecystectomy; "sponge, lap and needle counts"
     Rule(rf"\blap\.?(?=\s(?:{_BY_LAPAROSCOPE}))", "laparoscopic", needs="lap ", flags=re.I),
     Rule(
-        r"\blap(?=\s(?:sponges?|pads?|packs?|tapes?|counts?)\b|,?\s(?:and\s)?(?:needle|instrument)s?\b)",
+        r"\blap(?=\s(?:sponges?|pads?|packs?|tapes?|counts?)\b|,?\s(?:and\s)?(?:needle|instrument)s?,?\s(?:and|counts?|was|were)\b)",
         "laparotomy",
         needs="lap |lap,",
         flags=re.I,
@@ -465,29 +455,37 @@ COUNTED = (
     # platelets 196K, lymph 20
     Rule(r"(?<![\w.#])\d{3}(?P<k>K)(?!\w|\s\d\.\d)", "thousand", needs="000k", group="k"),
     Rule(
-        r"\blymphs?(?=[ :]\s?(?:\d{2}(?!\d|\s?(?:cm|mm|nodes?)\b)|\d(?:[%,;]|$)))",
+        r"\blymphs?(?=[ :]\s?(?:\d{2}(?!\d|[\s-]?(?:cm|mm|nodes?|points?|systems)\b)|\d(?:[%,;]|$)))",
         "lymphocytes",
         needs="lymph 0|lymphs 0|lymph: 0",
         flags=re.I,
     ),
     # temp inc to 103, inc redness
-    Rule(r"(?<!\w)inc(?=\.?\s\w)|(?<=[a-zP] )inc(?=[;,])", _increased, needs="inc |inc;|inc,"),
+    Rule(
+        r"(?<!\w)(?<!labs )(?<!oods )(?<!ests )(?<!toms )(?<!sx )(?<!hx )inc(?=\.?\s\w|(?<=[a-zP] inc)[;,])",
+        _increased,
+        needs="inc |inc.|inc;|inc,",
+    ),
     # rx w/Tylenol; lot 12 exp 8/4/06, exp date; serous otitis med; given 02
     Rule(
-        r"(?<!\breaction )(?<!similar )(?<!same )(?<!new )(?<!the )(?<!a )(?<!gave )(?<!given )(?<!local )(?<!severe )"
-        r"(?<!had )\brx(?=\s?(?:w/|with\b)(?!\s?(?:\d+ refill|refill|instruct|hives|swelling|rash|redness|the)))",
+        r"(?<!llergic )(?<!dverse )(?<!asses )(?<!the )(?<!a )(?<!of )(?<!no )(?<!new )"
+        r"\b[Rr]x(?=\s?(?:w/\s?|with\s)(?:[A-Z]{2,4}\b(?!\s(?:allergy|latex))|[A-Z][a-z]|abx|antibiotics|ice|steroids))",
         "treated",
         needs="rx w",
+    ),
+    Rule(
+        r"(?<!and )(?<!pt )(?<!ain )\bexp\.?(?=\s?(?:dates?\b|:?\s?\d{1,2}/\d))",
+        _expiration,
+        needs="exp|exp.",
         flags=re.I,
     ),
-    Rule(r"\bexp\.?(?=\s?(?:dates?\b|:?\s?\d{1,2}/\d))", _expiration, needs="exp|exp.", flags=re.I),
     Rule(r"(?<=otitis )med\b", "media", needs="s med"),
     Rule(
-        r"(?:(?<=given )|(?<=recvd )|(?<=on )|(?<=w/)|(?<=with )|(?<=and )|(?<=& ))"
-        r"02(?![\w/.:-]|\s?[A-Z][a-z]{2,}|\s?[A-Z]{3}|\s(?:and|dos|had|occasion|tab|day|was|week))"
-        r"|(?<![\w/.:-])02(?=\s(?:sats?|per|via|mask|therapy|tank)\b)",
+        r"(?:(?<=given )|(?<=recvd )|(?<=on )|(?<=w/)|(?<=with )|(?<=& ))"
+        r"02(?=\s?[,.;)&](?!\d)|\s(?:and|at|by|per|via)\b)"
+        r"|(?<![\w/.:-])02(?=\s(?:desat\w*|level|nasal|sats?|per|via|mask|therapy|tank|\d+\s?L)\b)",
         "oxygen",
-        needs="n 00|d 00|h 00|/00|& 00|00 s|00 p|00 v|00 m|00 t",
+        needs="n 00|d 00|h 00|/00|& 00|00 s|00 p|00 v|00 m|00 t|00 d|00 l|00 n|00 0",
     ),
     # vomited 3x, 6-7x; not 2x3 cm, 10x lens
     Rule(
@@ -497,9 +495,9 @@ COUNTED = (
         group="x",
     ),
     # No.4, batch nos. 044A21A
-    Rule(r"(?<![:?] )(?<![:?-])(?<!\w)[Nn]o\.(?=[ ]?\d)", "number", needs="no.0|no. 0"),
+    Rule(r"(?<![:?] )(?<![:?-])(?<!\w)(?:No\.(?=[ ]?\d)|no\.(?=\d))", "number", needs="no.0|no. 0"),
     Rule(
-        r"(?:(?<=batch )|(?<=lot ))nos?\b(?=[.:]{0,2} ?#?[A-Za-z]{0,4}-?\d)",
+        r"(?:(?<=batch )|(?<=lot ))(?<!a lot )nos?\b(?=[.:]{0,2} ?#?[A-Za-z]{0,4}-?\d)",
         _numbers,
         needs="h no|t no",
         flags=re.I,
@@ -515,7 +513,9 @@ COUNTED = (
     Rule(r"(?<=Site )PCs\b|(?<=Designation )PCs\b", "pieces", needs="pcs"),
     Rule(r"(?<=\d: )SP(?=:)", "specimen", needs="sp:"),
     Rule(
-        r"(?<!\w)HIE(?=\sx\s?[1-9lI](?:[lI]|\s\d)?\s*(?:\n|$|Block))", "hematoxylin and eosin", needs="hie x"
+        r"(?:(?<![^\n])|(?<=FS )|(?<=TPS ))HIE(?=\sx\s?[1-9lI](?:[lI]|\s\d)?\s*(?:\n|$|Block))",
+        "hematoxylin and eosin",
+        needs="hie x",
     ),
     # n,v,d: the letters beside each other; "n & v" is in the inventory
     Rule(r"(?<![\w/'’.-])n(?=,\s?(?:v|d)\b(?!\sintact)|\sor\sv\b)", "nausea", needs="n,v|n, v|n,d|n or v"),
@@ -531,8 +531,9 @@ COUNTED = (
     ),
     # gr II murmur, st II; cell ct; NPO p MN; all quads
     Rule(
-        r"(?<![\w.])(?<!\d )[Gg]r\.?(?=\s?(?:I{1,3}\b|IV\b|VI?\b"
-        r"|[1-6](?!\d|\.\d|/|\s?(?:g|mg|q|x|[Pp]\d|[Pp]ara|daily|bid|tid|qd|min|times))))"
+        # Not grains ("thyroid gr 2").
+        r"(?<![\w.])(?<!\d )(?<!hyroid )(?<!ASA )(?<!spirin )(?<!odeine )[Gg]r\.?(?=\s?(?:I{1,3}\b|IV\b|VI?/"
+        r"|[1-6](?!\d|\.\d|/|,?\s?(?:g|mg|q|x|[Pp]\s?\d|[Pp]ara|ab\b|daily|bid|tid|qd|min|times))))"
         r"|(?<!\w)(?:GR|gr)(?=\sI{2,3}\b)",
         "grade",
         needs="gr 0|gr0|gr i|gr v|gr. ",
@@ -540,15 +541,15 @@ COUNTED = (
     Rule(r"(?<![\w.])st\.?(?=\s(?:I{1,3}|IV)\b)", "stage", needs="st i|st. i"),
     Rule(
         r"(?:(?<=cell )|(?<=[Pp]lt )|(?<=WBC )|(?<=sponge )|(?<=needle ))[Cc]t\b"
-        r"(?!-\D|\s(?:scan|guided|abd|chest|head|pelv))",
+        r"(?=[ :-]{1,2}[<>~]?\d(?!/)|\s(?:correct|high|low|pending|sent)\b)",
         "count",
         needs=" ct",
     ),
     Rule(r"(?<=NPO )p(?=\s(?:MN|midnight)\b)", "after", needs="p mn|p midnight"),
-    Rule(r"(?:(?<=all )|(?<=\b[4x] )|(?<=four ))quads\b", "quadrants", needs="quads"),
+    Rule(r"(?:(?<=in all )|(?<=\b[4x] )|(?<=four ))quads\b", "quadrants", needs="quads"),
     # R>L, L = R; R-sided and L-arm, which are one token
     Rule(
-        rf"(?<![\w.'])[RL](?=\s?[<>=]\s?[RL]\b|(?<!\d\s[RL])(?<!Dr\.\s[RL])[.-]\s?(?i:{_SIDED})\b)|(?<=[RL][<>=])[RL]\b",
+        rf"(?<![\w.'])[RL](?=\s?[<>=]\s?[RL]\b|(?<!\d\s[RL])(?<!/[RL])(?<!Dr\.\s[RL])[.-]\s?(?i:{_SIDED})\b)|(?<=[RL][<>=])[RL]\b",
         lambda m: _SIDES[m[0]],
         needs="r>l|l>r|r >|l >|r-|l-|r.|l.",
     ),
@@ -558,11 +559,11 @@ COUNTED = (
     Rule(
         r"(?<!\w)HR(?=\d{2,3}\b)"
         r"|(?<![\w/-])(?<!\d\s)(?<!(?i:per)\s)(?<!(?i:one|two)\s)(?<!(?i:three)\s)"
-        r"HR(?=:? \d{2,3}(?![\w/.-]|\s?(?:ml|cc|mg|ML|\(95)))",
+        r"(?<!HPV\s)HR(?=:? (?:[3-9]\d|[12]\d\d)(?![\w/.-]|\s?(?:hrs|ml|cc|mg|ML|\(95)))",
         "heart rate",
         needs="hr0|hr 0|hr: 0",
     ),
-    Rule(r"(?<!\w)RR(?=\d{1,2}\b)", "respiratory rate", needs="rr0"),
+    Rule(r"(?<!\w)RR(?=\d{2}\b)", "respiratory rate", needs="rr0"),
     Rule(r"(?<!\w)CN(?=(?:[2-9]|1[0-2])\b)", "cranial nerve", needs="cn0"),
     # 5.7 (H), 131 L: values out of range
     Rule(
@@ -573,14 +574,14 @@ COUNTED = (
     ),
     # 1.30 ng/mL HI, 65.9 % *LO*
     Rule(
-        r"\d\s?(?:[\w^*]*/[A-Za-z]+|%)\s(?:FEU\s)?[*(]?(?P<flag>HI|LO)(?![\w/-])",
+        r"\d\s?(?:[\w^*]*/(?:[dmnu]?L|hr)\s(?:FEU\s)?[*(]?|%\s[*(])(?P<flag>HI|LO)(?![\w/-])",
         lambda m: {"HI": "high", "LO": "low"}[m["flag"]],
-        needs="l hi|l lo|% hi|% lo|u hi|u lo|l *hi|l *lo|% *hi|% *lo",
+        needs="l hi|l lo|r hi|r lo|u hi|u lo|l *hi|l *lo|% *hi|% *lo|% (hi|% (lo",
         group="flag",
     ),
     # P80 and R 16 beside another vital sign; not the proteins p63 and p40, nor "T104 R 12 hrs", a rectal one
     Rule(
-        rf"(?<!\w)[PRpr](?={_VALUE}(?![\d/A-Z]|\s?(?:mg|mcg|g|ml|mL|units?|cm|mm|%|min|hr?s?|hours?|days?|deg)(?!\w)))",
+        rf"(?<![\w-])[PRpr](?={_VALUE}(?![\d/A-Z]|\s?(?:mg|mcg|meq|[gG]|gauge|ml|mL|units?|cm|mm|%|min|hr?s?|hours?|days?|weeks?|deg\w*|ft|feet|L)(?!\w)))",
         _vital_sign,
         needs=_BEFORE_VALUE,
     ),
@@ -602,42 +603,32 @@ COUNTED = (
         flags=re.I,
     ),
     Rule(
-        rf"(?<![\w/])(?:(?!ID)|(?<=[,.;]\s)|(?<=\n))(?:{'|'.join(_SYSTEMS)})(?=:(?!\s*[<>~]?\d+\s?(?:$|[-,;./\n]|y)))",
-        _of_system,
-        needs="|".join(f"{name.lower()}:" for name in _SYSTEMS),
-        flags=re.I,
+        r"(?:(?<=[,.;]\s)|(?<=\n))ID(?=:(?!\s*[<>~#]?\d|\s(?:b[ar]|wrist)))",
+        _is_of_systems,
+        needs="id:",
     ),
     Rule(
-        r"(?:^|\n)[ \t]*(?P<cc>cc)(?=:\s*(?:\[\*\*|Drs?\b|file\b|[A-Z][a-z]+,?\s(?:[A-Z]\.?\s)?[A-Z][a-z]+,\sM\.?D))",
+        r"(?:^|\n)[ \t]*(?P<cc>cc|CC)"
+        r"(?=:\s*(?:Drs?\.?\s[A-Z]|file\b|[A-Z][a-z]+,?\s(?:[A-Z]\.?\s)?[A-Z][a-z]+,\sM\.?D))",
         "carbon copy",
         needs="cc:",
         group="cc",
-        flags=re.I,
     ),
-    # CTs to suction, CT d/c'd
+    # CTs to suction, CT put out 300 cc
     Rule(
-        r"(?<![\w/-])CT(?P<s>['’]?s)?(?=\s(?:x\s?\d\s)?"
-        r"(?i:(?:clamp|dump|drng|leak|no leak|output|pulled|put out|removed|site(?! of))|d/?c['’]?d\b"
-        r"|(?:on|to|with|w/)\s?(?:low |wall )?(?:-20|H2O|LCS|LWS|WS|sxn|suction|water)(?![\w-])))",
+        r"(?<![\w/-])CT(?P<s>['’]?s)?(?=\s(?:x\s?\d\s)?(?i:clamped|dumped|put out|output \d"
+        r"|(?:on|to)\s?(?:low |wall )?(?:-20|H2O seal|LCS|LWS|WS|sxn|suction|water[ -]?seal)(?![\w-])))",
         lambda m: "chest tubes" if m["s"] else "chest tube",
-        needs="ct c|ct d|ct l|ct n|ct o|ct p|ct r|ct s|ct t|ct w|ct x|cts|ct's",
-    ),
-    # INC D+I
-    Rule(
-        r"(?<!\w)inc(?=\s(?:[cd](?:[&+]| and )[di]|clean|dry|drsg|dsg|intact|open to air|ota|site|staples|sutures"
-        r"|(?:w/|with)\s?(?:dermabond|dsg|staples|steri|sutures))(?!\w))",
-        "incision",
-        needs="inc c|inc d|inc i|inc o|inc s|inc w",
-        flags=re.I,
+        needs="ct c|ct d|ct o|ct p|ct t|ct x|cts|ct's",
     ),
     # TF 120 cc/kg/day
     Rule(
-        r"(?<!\w)TF(?=\s?(?:[:=@]|at|of|to)?\s?\d{2,3}\s?(?:cc|ml)s?/k)",
+        r"(?<!\w)TF(?=\s?(?:[:=@]|at|of|to)?\s?\d{2,3}\s?(?:cc|ml)s?/kg?/d)",
         "total fluids",
         needs="tf 0|tf:|tf=|tf@|tf at|tf of|tf to|tf0|tf @|tf =",
         flags=re.I,
     ),
-    # Laboratory lists: HCO3-30, pCO2-42; Tm 99.4, Tc 98.2; BMx2; s/s drainage
+    # Laboratory lists: HCO3-30, pCO2-42; Tm 99.4, Tc 98.2; with s/s drainage
     Rule(
         r"(?<![\w-])(?:HCO3|p?CO2|pO2)(?=-\d{2,3}(?!\d))",
         lambda m: _GASES[m[0].upper()],
@@ -645,20 +636,19 @@ COUNTED = (
         flags=re.I,
     ),
     Rule(
-        r"(?<!\w)T(?P<which>[mc])(?!\s99(?!\.\d))(?=\s?[:=]?\s?(?:3[4-9]|4[0-3]|9\d|10\d)(?:\.\d)?(?![\dA-Za-z/-]))",
+        r"(?<!\w)T(?P<which>[mc])(?=\s?[:=]?\s?(?:3[4-9]|4[0-3]|9\d|10\d)\.\d(?![\dA-Za-z/-]))",
         lambda m: "maximum temperature" if m["which"] == "m" else "current temperature",
         needs="tm0|tm 0|tm: 0|tm:0|tm=0|tc0|tc 0|tc: 0|tc:0|tc=0",
     ),
-    Rule(r"(?<!\w)BM(?=[xX]\d(?!\d))", "bowel movement", needs="bmx0"),
     Rule(
-        r"(?<![\w/])s/s(?=\s(?:drain|drng|fluid|ooz|output))",
+        r"(?:(?<=amt )|(?<=amts )|(?<=with )|(?<=w/ )|(?<=small )|(?<=mod )|(?<=scant ))"
+        r"s/s(?=\s(?:drain|drng|ooz|output))",
         "serosanguineous",
-        needs="s/s d|s/s f|s/s o",
-        flags=re.I,
+        needs="s/s d|s/s o",
     ),
     # 39w2d, 28 w 5 d
     Rule(
-        r"(?<![\w./-])(?P<w>\d{1,2})\s?w(?:k|ks)?\s?(?P<d>[0-6])\s?d(?![\w/'-])",
+        r"(?<![\w./-])(?P<w>\d{1,2})\s?w(?:k|ks)?\s?(?P<d>[0-6])\s?(?-i:d)(?![\w/'-])",
         lambda m: f"{_plural(m['w'], 'week')} {_plural(m['d'], 'day')}",
         needs="0w0d|0w 0d|0 w 0d|0 w 0 d|0wk0d|0wk 0d|0 wk 0",
         flags=re.I,
