@@ -79,7 +79,8 @@ def test_two_capitals_and_a_small_letter_belong_to_a_short_form_with_one_sense()
         )
     )
     text = "serum hCG, HcG, HCg, pNX, lead aVR, VF/pVT, Hcg"
-    assert found(text, find) == [(written, "HCG") for written in ("hCG", "HcG", "HCg", "Hcg")]
+    assert found(text, find) == [(written, "HCG") for written in ("hCG", "HCg", "Hcg")]
+    assert found("HbS trait, GHb 8 %", ShortFormFinder(["HBs", "GHB"])) == []
 
 
 def test_a_hyphen_before_a_number_is_optional() -> None:
@@ -306,7 +307,7 @@ def test_what_only_resembles_a_look_alike_is_found(text: str, expected: list[str
         ("seen on Month DD, YYYY", "DD"),
         ("Dear Dr. XYZ: I saw ABC today", "ABC"),
         ("reviewed by M.R., M.D.; M.R. Ph.D.", "MR"),
-        ("M.R. denies pain; M.R. is a 45-year-old man", "MR"),
+        ("M.R. denies pain; M.R. is a 45-year-old man, M.R. is a 45 y/o man", "MR"),
         ("Read by: CT Walsh, MD", "CT"),
         ("Merck Co., Delta Co. clinic", "Co"),
         ("State: TX", "TX"),
@@ -329,6 +330,10 @@ def test_what_only_resembles_a_look_alike_is_found(text: str, expected: list[str
 )
 def test_labels_masks_and_stages_are_no_short_forms(text: str, short_form: str) -> None:
     assert found(text, ShortFormFinder([short_form])) == []
+
+
+def test_due_to_before_a_number_is_no_date_of_dictation() -> None:
+    assert found("pain d/t: 2 fractures, D/T: 3/4/2012", ShortFormFinder(["d/t"])) == [("d/t", "d/t")]
 
 
 @pytest.mark.parametrize(

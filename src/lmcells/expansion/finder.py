@@ -4,8 +4,8 @@ A short form is a token of `lmcells.notes.tokens`, or begins with one. So all to
 once, and only the few that may be short forms are checked one by one:
 
 - case: a short form is found as the inventory writes it, and in another case unless that is an English word: "pt" and
-  "Htn" are PT and HTN, "or", "Pet" and "no" are words. Four characters and more may be in any case ("HBA1c"), one
-  of three may be small if they have one sense ("hCG", "LCx");
+  "Htn" are PT and HTN, "or", "Pet" and "no" are words. Four characters and more may be in any case ("HBA1c"), the
+  first or last of three may be small if they have one sense ("hCG", "LCx");
 - in all-caps text, capitals carry no information: there "OR" and "IS" are words, but not in "TO THE OR";
 - "PTs", "PT's", "DC'd", "p.o.", "P.O." and "C & S" are found; "CT" is found in "CT-guided" and not in "CTA"; "HER-2"
   is HER2, and "NSAIDS" is a plural if the inventory has a plural of the long form, unlike CPR in "CPRS";
@@ -48,8 +48,8 @@ _AFTER_AMPERSAND = re.compile(r"[ ]*[^\W_]{1,3}(?![^\W_])")
 _MOST_BEFORE = 12  # characters that are read before an ampersand
 _BETWEEN_AMPERSANDS = re.compile(r"[^&]{2,}")
 _DOSING = re.compile(r"q[A-Z]+$")  # "qHS"
-# "hCG", "TcB" and "LCx"; not the stage "pNX" and the lead "aVR".
-_TWO_CAPITALS = re.compile(r"(?![pcy][TNM]|aV)(?:[a-z][A-Z]{2}|[A-Z][a-z][A-Z]|[A-Z]{2}[a-z])$")
+# "hCG" and "LCx"; not the stage "pNX", the lead "aVR", nor "HbS", "TdT" and "GHb", which mean something else.
+_TWO_CAPITALS = re.compile(r"(?![pcy][TNM]|aV)(?:[a-z][A-Z]{2}|[A-Z]{2}[ac-z])$")
 _NUMBERED = re.compile(r"([A-Za-z]{3,})(-?)(\d{1,2})")
 _VOWELS = frozenset("aeiouy")
 _CACHE_SIZE = 20_000

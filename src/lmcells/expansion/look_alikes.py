@@ -150,7 +150,7 @@ _DEGREES = frozenset({"MD", "DO", "PHD", "RN"})
 _DEGREE_FOLLOWS = re.compile(r"\.?,[ ](?:M\.?D|D\.?O|Ph\.?D|R\.?N)\b|\.?[ ](?:M\.D|D\.O|Ph\.D)\b")
 _SURNAME_AND_DEGREE_FOLLOW = re.compile(r"[ ][A-Z][a-z]+,[ ](?:M\.?D|D\.?O|R\.?N|N\.?P|P\.?A|Ph\.?D)\b")
 _OF_A_PERSON_FOLLOWS = re.compile(
-    r"\.?[ ](?:agrees|complains|denies|presents|presented|is[ ]an?[ ](?:\d|\w+-year))\b"
+    r"\.?[ ](?:agrees|complains|denies|presents|presented|is[ ]an?[ ](?:\d+[ -]?y|\w+-year))"
 )
 _NAME_MASK = re.compile(r"\bXYZ\b")
 _CITY_FOLLOWS = re.compile(r",[ ][A-Z][^\W\d_]{2}")
@@ -162,7 +162,7 @@ _SLEEP_AID_BEFORE = re.compile(
     r"\b(?:Advil|Aleve|Bayer|Benadryl|Excedrin|Motrin|Refresh|Ny[Qq]uil|Tylenol|Unisom)[ ]$"
 )
 _MORPHINE_FOLLOWS = re.compile(r"\sContin\b", re.IGNORECASE)
-_DATE_FOLLOWS = re.compile(r":\s*(?:\[\*\*|\d)")
+_DATE_FOLLOWS = re.compile(r":\s*(?:\[\*\*|\d{1,2}/\d{1,2}/)")
 _REMOVED_DATE_FOLLOWS = re.compile(r":\s*\[\*\*\d")
 _OF_STOOL_FOLLOWS = re.compile(r"[ ]?[+-](?!\w)|[ -](?:neg|pos|occult|test)", re.IGNORECASE)
 _STRAIN_FOLLOWS = re.compile(r"\s27/3\b")
@@ -536,7 +536,7 @@ def _rules_of(stem: str) -> tuple[_Rule, ...]:
         (_beside(before=_IN_SENTENCE_BEFORE, after=_BRAND_FOLLOWS), stem[0].isupper() and stem[1:].islower()),
         (_beside(before=_SLEEP_AID_BEFORE), stem == "PM"),  # "Tylenol PM"
         (_beside(after=_MORPHINE_FOLLOWS), stem == "MS"),  # "MS Contin"
-        (_beside(after=_DATE_FOLLOWS), lower == "d/t"),  # when a letter was dictated and transcribed
+        (_beside(after=_DATE_FOLLOWS), stem == "D/T"),  # when a letter was dictated and transcribed
         (_beside(after=_REMOVED_DATE_FOLLOWS), stem == "T"),
         (_beside(after=_OF_STOOL_FOLLOWS), lower == "heme"),  # "stool heme negative"
         (_beside(after=_STRAIN_FOLLOWS), stem == "RA"),  # "rubella virus vaccine (Wistar RA 27/3)"
