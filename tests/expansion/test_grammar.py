@@ -213,6 +213,8 @@ def test_forms_are_read_at_any_distance_from_each_other(text: str, expected: dic
         "allergic rx with PCN, rx with patient, Lot AB123, pt exp 3/4 fever",
         "held in lap, needle inserted, HEME/LYMPH: 12 point ROS",
         "Q. Other than that, co q daily, PM&R, the am-pac score",
+        "proteins P14, P18, P32, 100 x 25 μm, cleaved caspase (9661L, clone), Gr1+ cells, 5/52 patients, 1.9% (1/52)",
+        "prior to d/c foley removed, at d/c aspirin resumed",
         "EtOH w/drawal, 40 kcal w/kg, 1 p/month",
     ],
 )

@@ -94,7 +94,7 @@ def _flag(match: re.Match[str]) -> str | None:
     """ "5.7 (H)" and "131 L" are out of range; not sides ("110 (L), 120 (R)"), sizes ("4 (W)"), times ("120 H")."""
     text, number = match.string, float(match["n"])
     ends = (_FLAG_ENDS if match["open"] else _VALUE_ENDS).match(text, match.end())
-    if ends is None or (not match["open"] and number < 100):
+    if ends is None or (not match["open"] and not 100 <= number < 1000):
         return None
     around = text[max(0, match.start() - _SIDES_REACH) : match.end() + _SIDES_REACH]
     if _SIZE.search(around):
@@ -106,9 +106,10 @@ def _flag(match: re.Match[str]) -> str | None:
 
 
 def _vital_sign(match: re.Match[str]) -> str | None:
-    before = match.string[max(0, match.start() - _VITAL_SIGNS_REACH) : match.start()]
-    is_one = _VITAL_SIGN_BEFORE.search(before) or _VITAL_SIGN_FOLLOWS.match(match.string, match.end())
-    return _VITAL_SIGNS[match[0].upper()] if is_one else None
+    """ "P80" beside "R 16" or "HR 80"; not "P18, P32", proteins."""
+    name, before, follows = _VITAL_SIGNS[match[0].upper()]
+    near = match.string[max(0, match.start() - _VITAL_SIGNS_REACH) : match.start()]
+    return name if before.search(near) or follows.match(match.string, match.end()) else None
 
 
 def _period_of(match: re.Match[str]) -> str | None:
@@ -209,7 +210,8 @@ _PERSON_FOLLOWS = re.compile(
 _BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every|[bt]ds?|[oq]ds)\s$", re.I)
 _DATE_BEFORE = re.compile(r"\b(?:in|since|every|(?:scheduled|booked|planned|appointment|appt) for)\s$", re.I)
 _PARTS_FOLLOW = re.compile(
-    r"\s(?:(?:positive |lymph )?(?:cores?|nodes?|LNs?|biops\w+)|(?:are |is |was |were )?(?:positive|involved))\b"
+    r"\)|\s(?:of|cases|patients|subjects|(?:positive |lymph )?(?:cores?|nodes?|LNs?|biops\w+)"
+    r"|(?:are |is |was |were )?(?:positive|involved))\b"
 )
 _OF_LENSES = ("2", "3", "4", "6", "20", "78", "90")  # and of echoes and nerves
 _WORD_BEFORE_BECAUSE = re.compile(r"([A-Za-z]{2,}[A-Za-z\d-]*)\)?\s$")
@@ -265,16 +267,21 @@ _SIDED = (
     "sided?|arm|leg|shoulder|knee|hip|hand|foot|thigh|ankle|wrist|elbow|eye|ear|breast|lung|deltoid|chest|facial|neck|"
     "flank|groin|calf|forearm|finger|thumb|toe|heel|buttock|upper|lower|lateral|medial"
 )
-_VITAL_SIGNS = {"P": "pulse", "R": "respiratory rate"}
 _BEFORE_VALUE = "|".join(f"{letter}{sign}0" for letter in "pr" for sign in ("", " ", ":", ": ", "-", " - "))
 _VALUE = r"[ :=-]{0,3}\d{2,3}"
 _VITAL_SIGN = (
-    rf"(?:(?:(?i:BP|HR|RR|SpO2|O2|pulse)|P|R){_VALUE}(?![\dA-Za-z])"
+    rf"(?:(?:(?i:BP|HR|RR|SpO2|O2|pulse)|OTHER){_VALUE}(?![\dA-Za-z])"
     r"|(?i:T|temp)[ :=-]{0,2}(?:3[4-9]|4[0-3]|9\d|10\d))"
 )
 _VITAL_SIGNS_REACH = 36  # characters: "P 72 and regular, R 14"
-_VITAL_SIGN_BEFORE = re.compile(rf"(?<!\w){_VITAL_SIGN}[^\n:]{{0,24}}$")
-_VITAL_SIGN_FOLLOWS = re.compile(rf"{_VALUE}[^\n\w:][^\n:]{{0,12}}(?<!\w){_VITAL_SIGN}")
+_VITAL_SIGNS = {
+    letter: (
+        name,
+        re.compile(rf"(?<!\w){_VITAL_SIGN}[^\n:]{{0,24}}$".replace("OTHER", other)),
+        re.compile(rf"{_VALUE}[^\n\w:][^\n:]{{0,12}}(?<!\w){_VITAL_SIGN}".replace("OTHER", other)),
+    )
+    for letter, name, other in (("P", "pulse", "R"), ("R", "respiratory rate", "P"))
+}
 _VALUE_ENDS = re.compile(r"[,;]|\.\s|\.?[ \t]*(?:\n|$)")
 _FLAG_ENDS = re.compile(_VALUE_ENDS.pattern + r"|[ ][A-Z%]")
 _SIDES_REACH = 30  # characters on either side of "(L)"
@@ -328,7 +335,7 @@ COUNTED = (
         r"[xX](?<!\w[xX])(?<!\d\s[xX])(?<!\d[\"”″][xX])(?<!\d[\"”″]\s[xX])"
         r"(?<![mM][mM]\s[xX])(?<!\dF\s[xX])(?<!Fr\s[xX])(?<!(?i:factor)\s[xX])"
         r"(?:(?<=x)|(?<=[A-Z]{2}\sX)|\s)\s?(?P<n>\d{1,2}(?:[-–]\d{1,2})?)"
-        r"(?![\w%/^'’]|\s?\.\d|[-–]\d|\s?(?:x|cm|em|mm|mg|ml|by|inch|inches|feet|ft)\b)",
+        r"(?![\w%/^'’]|\s?\.\d|[-–]\d|\s?(?:x|[cmuµμ]m|em|mg|ml|by|inch|inches|feet|ft)\b)",
         _times,
         needs="x0|x 0",
     ),
@@ -532,7 +539,7 @@ COUNTED = (
     # gr II murmur, st II; cell ct; NPO p MN; all quads
     Rule(
         # Not grains ("thyroid gr 2").
-        r"(?<![\w.])(?<!\d )(?<!hyroid )(?<!ASA )(?<!spirin )(?<!odeine )[Gg]r\.?(?=\s?(?:I{1,3}\b|IV\b|VI?/"
+        r"(?<![\w.])(?<!\d )(?<!hyroid )(?<!ASA )(?<!spirin )(?<!odeine )[Gg]r\.?(?!1)(?=\s?(?:I{1,3}\b|IV\b|VI?/"
         r"|[1-6](?!\d|\.\d|/|,?\s?(?:g|mg|q|x|[Pp]\s?\d|[Pp]ara|ab\b|daily|bid|tid|qd|min|times))))"
         r"|(?<!\w)(?:GR|gr)(?=\sI{2,3}\b)",
         "grade",
@@ -597,7 +604,9 @@ COUNTED = (
     ),
     # d/c Foley, abx dc'd; ID: afebrile, near other systems; cc: Dr. Jones
     Rule(
-        r"(?<![\w/.])d/?c(?P<done>['’]?e?d)?(?![\w/'’])",
+        # Not "prior to d/c Foley removed".
+        r"(?<![\w/.])(?<!at )(?<!on )(?<!of )(?<!by )(?<!or to )(?<!ter )(?<!ore )(?<!ost )(?<!nce )(?<!til )(?<!for )"
+        r"d/?c(?P<done>['’]?e?d)?(?![\w/'’])",
         _stopped,
         needs="d/c|dc |dc.|dc,|dc'|dced|dcd",
         flags=re.I,
@@ -655,7 +664,7 @@ COUNTED = (
     ),
     # 2/52, for 3/7 and 6/12 as British notes count weeks, days and months; not "BP 90/52"
     Rule(
-        r"(?<![\w./])(?<!BP )(?<!BP: )(?P<n>[1-9](?:-\d{1,2})?|[1-3]\d(?:-\d\d)?)/(?P<parts>7|52|12)"
+        r"(?<![\w./])(?<!BP )(?<!BP: )(?P<n>[1-9](?:-\d{1,2})?|[12]\d(?:-\d\d)?)/(?P<parts>7|52|12)"
         r"(?![/\d]|\.\d|\s?mm)",
         _period_of,
         needs="0/0",
