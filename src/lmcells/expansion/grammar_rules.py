@@ -253,12 +253,7 @@ _STOPPED_BEFORE = re.compile(
     rf"(?<!\w)(?<!\bon )(?<!with ){_STOPPABLE}\s(?:(?:been|is|now|then|to be|was|were)\s)?$", re.I
 )
 _PLACE_FOLLOWS = re.compile(r"\s(?:home|to)\b", re.I)
-_GASES = {
-    "HCO3": "bicarbonate",
-    "CO2": "carbon dioxide",
-    "PCO2": "partial pressure of carbon dioxide",
-    "PO2": "partial pressure of oxygen",
-}
+_GASES = {"HCO3": "bicarbonate", "CO2": "carbon dioxide", "O2": "oxygen"}
 _SYSTEM = re.compile(r"\b(CVS?|ENDO|FEN|GI|GU|HEME|INTEG|NEURO|PULM|RENAL|RESP|SKIN)\s?:", re.I)
 _SYSTEMS_REACH = 600  # characters before "ID:"
 _PARTS = {"7": "day", "52": "week", "12": "month"}
@@ -536,7 +531,7 @@ COUNTED = (
         "diarrhea",
         needs=",d|, d|& d|r d",
     ),
-    # gr II murmur, st II; cell ct; NPO p MN; all quads
+    # gr II murmur, st II; cell ct; in all quads
     Rule(
         # Not grains ("thyroid gr 2").
         r"(?<![\w.])(?<!\d )(?<!hyroid )(?<!ASA )(?<!spirin )(?<!odeine )[Gg]r\.?(?!1)(?=\s?(?:I{1,3}\b|IV\b|VI?/"
@@ -552,7 +547,6 @@ COUNTED = (
         "count",
         needs=" ct",
     ),
-    Rule(r"(?<=NPO )p(?=\s(?:MN|midnight)\b)", "after", needs="p mn|p midnight"),
     Rule(r"(?:(?<=in all )|(?<=\b[4x] )|(?<=four ))quads\b", "quadrants", needs="quads"),
     # R>L, L = R; R-sided and L-arm, which are one token
     Rule(
@@ -618,7 +612,7 @@ COUNTED = (
     ),
     Rule(
         r"(?:^|\n)[ \t]*(?P<cc>cc|CC)"
-        r"(?=:\s*(?:Drs?\.?\s[A-Z]|file\b|[A-Z][a-z]+,?\s(?:[A-Z]\.?\s)?[A-Z][a-z]+,\sM\.?D))",
+        r"(?=:\s*(?:Drs?\.?\s(?:[A-Z][\w.'-]*\s?){1,3}(?:[,;&\n]|$)|file\b|[A-Z][a-z]+,?\s(?:[A-Z]\.?\s)?[A-Z][a-z]+,\sM\.?D))",
         "carbon copy",
         needs="cc:",
         group="cc",
@@ -639,8 +633,8 @@ COUNTED = (
     ),
     # Laboratory lists: HCO3-30, pCO2-42; Tm 99.4, Tc 98.2; with s/s drainage
     Rule(
-        r"(?<![\w-])(?:HCO3|p?CO2|pO2)(?=-\d{2,3}(?!\d))",
-        lambda m: _GASES[m[0].upper()],
+        r"(?<![\w-])(?P<p>p?)(?P<gas>HCO3|CO2|(?<=p)O2)(?=-\d{2,3}(?!\d))",
+        lambda m: ("partial pressure of " if m["p"] else "") + _GASES[m["gas"].upper()],
         needs="co0-0|po0-0",
         flags=re.I,
     ),
