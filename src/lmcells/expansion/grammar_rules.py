@@ -152,10 +152,14 @@ def _stopped(match: re.Match[str]) -> str | None:
     return "discontinued" if before and not _PLACE_FOLLOWS.match(match.string, match.end()) else None
 
 
-def _is_of_systems(match: re.Match[str]) -> str | None:
-    """ "ID: afebrile" after "RESP:" or "GU:"; not "ID: 45 yo man", which comes first, and "ID: bracelet on"."""
-    is_one = _SYSTEM.search(match.string, max(0, match.start() - _SYSTEMS_REACH), match.start())
-    return "infectious disease" if is_one else None
+def _of_system(match: re.Match[str]) -> str | None:
+    """ "GU: Foley" beside other systems, "ID: afebrile" after one; not "ID: 45 yo man" and "ID: bracelet on"."""
+    name = match[0].upper()
+    end = match.start() if name == "ID" else match.end() + _SYSTEMS_REACH
+    others = {
+        each.upper() for each in _SYSTEM.findall(match.string, max(0, match.start() - _SYSTEMS_REACH), end)
+    }
+    return _SYSTEMS[name] if others - {name} else None
 
 
 def _glued(match: re.Match[str]) -> str | None:
@@ -255,7 +259,16 @@ _STOPPED_BEFORE = re.compile(
 _PLACE_FOLLOWS = re.compile(r"\s(?:home|to)\b", re.I)
 _GASES = {"HCO3": "bicarbonate", "CO2": "carbon dioxide", "O2": "oxygen"}
 _SYSTEM = re.compile(r"\b(CVS?|ENDO|FEN|GI|GU|HEME|INTEG|NEURO|PULM|RENAL|RESP|SKIN)\s?:", re.I)
-_SYSTEMS_REACH = 600  # characters before "ID:"
+_SYSTEMS_REACH = 600  # characters on either side
+_SYSTEMS = {
+    "CV": "cardiovascular",
+    "ENDO": "endocrinology",
+    "GI": "gastrointestinal",
+    "GU": "genitourinary",
+    "HEME": "hematology",
+    "ID": "infectious disease",
+    "PULM": "pulmonary",
+}
 _PARTS = {"7": "day", "52": "week", "12": "month"}
 _SIDES = {"R": "right", "L": "left"}
 _SIDED = (
@@ -606,9 +619,10 @@ COUNTED = (
         flags=re.I,
     ),
     Rule(
-        r"(?:(?<=[,.;]\s)|(?<=\n))ID(?=:(?!\s*[<>~#]?\d|\s(?:b[ar]|wrist)))",
-        _is_of_systems,
-        needs="id:",
+        rf"(?:(?<=[,.;]\s)|(?<=\n))(?:{'|'.join(_SYSTEMS)})(?=:(?!\s*[<>~#]?\d|\s(?:b[ar]|wrist)))",
+        _of_system,
+        needs="|".join(f"{name.lower()}:" for name in _SYSTEMS),
+        flags=re.I,
     ),
     Rule(
         r"(?:^|\n)[ \t]*(?P<cc>cc|CC)"
