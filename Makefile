@@ -24,7 +24,7 @@ format: $(VENV)/.dev  ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.dev  ## build the documentation into build/site, links checked
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 dist: $(VENV)/.dev  ## build the wheel and the source archive into dist/
 	$(PIP) wheel --quiet --no-deps --wheel-dir dist .
@@ -48,5 +48,6 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.base
+	@echo "Installing what the tests need: a few minutes, 5 GB."
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
