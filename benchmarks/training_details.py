@@ -13,11 +13,11 @@ details that these cannot express are compared in torch (`lmc-torch`).
 import argparse
 import json
 import multiprocessing
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
@@ -50,16 +50,8 @@ from lmcells.training.cells import train
 from lmcells.training.device_corpus import AliasTable, Chunk
 from lmcells.training.distributed import ORDER, generator_for
 from lmcells.training.sampler import Centers, Sampler, ShardReader
+from locations import ROOT, SETS, text_folder
 
-DATA = Path(__file__).parent / "data"
-SOURCES = (
-    "mtsamples",
-    "tcga_path_reports",
-    "vaers",
-    "aci_bench",
-    "primock57",
-    "medec_ms",
-)  # of configs/open.toml
 MAIN, TEN_TIMES, CARRIED_ON = "corpus", "corpus-ten-times", "corpus-carried-on"  # folders
 Patches = list[Any]  # context managers
 
@@ -258,11 +250,11 @@ def run(name: str, seed: int, *, folder: Path, epochs: int, device: str) -> dict
         detail.after(model, corpus)
         save_pretrained(model, Path(output) / "model", corpus=corpus)
         pretrained = PretrainedModel.from_pretrained(Path(output) / "model")
-        senses = load_inventory(DATA / "casi_inventory.json")
+        senses = load_inventory(SETS / "casi_inventory.json")
         ranker = best_ranker(pretrained, senses, occurrences=LongFormOccurrences(corpus))
         if is_torch:
             ranker._network = TorchPosterior(model)  # type: ignore[assignment]
-        examples = list(read_dataset(DATA / "reverse_dev.jsonl", report=ReadReport()))
+        examples = list(read_dataset(SETS / "reverse_dev.jsonl", report=ReadReport()))
         metrics = measure(predict("model", ranker, examples, senses))
     return {
         "name": name,
@@ -295,7 +287,8 @@ def print_table(runs: Sequence[dict[str, Any]]) -> None:
 
 def prepare(folder: Path) -> None:
     """Build the corpora that differ from the main one."""
-    texts = [Path(os.environ["LMCELLS_DATA"]) / "train" / f"{name}.parquet" for name in SOURCES]
+    config = tomllib.loads((ROOT / "configs" / "open.toml").read_text())
+    texts = [text_folder() / each.removeprefix("${LMCELLS_DATA}/") for each in config["corpus"]["inputs"]]
     command = [sys.executable, "-m", "lmcells", "prepare", "--sections", "given"]
     given = [*map(str, texts), "--output", str(folder / TEN_TIMES), "--min-count", "9"]
     subprocess.run([*command, *given], check=True)
